@@ -1,0 +1,1 @@
+"""The search agent: protocol, prompts, environment, batched rollout, demonstrations."""

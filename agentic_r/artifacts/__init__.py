@@ -1,0 +1,1 @@
+"""Files in and out: JSON Lines, atomic writes, fingerprints, manifests, resumable records."""

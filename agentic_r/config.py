@@ -1,0 +1,424 @@
+"""The whole configuration tree: every setting once, with its default and where it comes from.
+
+One YAML file is read whole; unknown keys are errors. Imports no torch, so that ``--help``, ``check``
+and every configuration error answer at once. Published values: ``configs/paper/``.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+
+from agentic_r.errors import ConfigError
+from agentic_r.variables import expand_variables
+
+__all__ = [
+    "AgentConfig",
+    "Bm25Config",
+    "ContrastiveConfig",
+    "CorrectnessConfig",
+    "DataConfig",
+    "EncoderConfig",
+    "EndpointJudge",
+    "EvaluationConfig",
+    "ExportConfig",
+    "FilesData",
+    "IndexConfig",
+    "JudgeConfig",
+    "LabelsConfig",
+    "LanguageModelConfig",
+    "PassagesConfig",
+    "PpoConfig",
+    "PretrainedEncoder",
+    "PretrainedLanguageModel",
+    "RolloutConfig",
+    "RuleJudge",
+    "RunConfig",
+    "ScratchEncoder",
+    "Section",
+    "SelectionConfig",
+    "TinyLanguageModel",
+    "TinyWorldData",
+    "WarmStartConfig",
+    "WorkspaceConfig",
+    "load_config",
+]
+
+
+class Section(BaseModel):
+    """A frozen part of the tree in which an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _expand(value: Any, info: ValidationInfo) -> Any:  # Any: as it stands in the file, checked by pydantic right after
+    environment = (info.context or {}).get("environment")
+    return expand_variables(value, environment) if isinstance(value, str) and environment is not None else value
+
+
+FilePath = Annotated[Path, BeforeValidator(_expand)]  # a path in which load_config expands ${NAME} and ${NAME:-default}
+PathText = Annotated[str, BeforeValidator(_expand)]  # the same, where the text may also be package:<name>
+
+
+class TinyWorldData(Section):
+    """A generated world (``agentic_r.world``); the run's seed is its seed."""
+
+    kind: Literal["tiny_world"]
+    documents: int = Field(default=1200, ge=40, le=25_600)  # no more: the world has that many names
+    train_questions: int = Field(default=400, ge=4)
+    heldout_questions: int = Field(default=150, ge=2)
+    demonstrations: int = Field(default=1500, ge=1)
+
+
+class FilesData(Section):
+    """The user's own files. ``documents`` is a folder or a jsonl/tsv/parquet file.
+
+    ``questions`` holds training questions (or all of them: then ``heldout_share`` are set aside by
+    hash of their id). ``demonstrations`` are optional scripts for the warm start: a file of demonstrations of
+    these questions, or a folder that holds demonstrations with questions and documents of their own
+    (``documents.jsonl``, ``questions.jsonl``, ``demonstrations.jsonl``), to learn the search protocol elsewhere.
+    """
+
+    kind: Literal["files"]
+    documents: FilePath
+    questions: FilePath
+    heldout_questions: FilePath | None = None
+    demonstrations: FilePath | None = None
+    heldout_share: float = Field(default=0.2, gt=0, lt=1)
+    max_train_questions: int | None = Field(default=None, ge=1)
+    max_heldout_questions: int | None = Field(default=None, ge=1)
+    broken_lines: Literal["stop", "skip"] = "stop"
+    conflicting_ids: Literal["stop", "first"] = "stop"
+
+
+DataConfig = Annotated[TinyWorldData | FilesData, Field(discriminator="kind")]
+
+
+class PassagesConfig(Section):
+    """How documents become passages. About 100 words, as in the published corpus (1.1)."""
+
+    max_words: int = Field(default=100, ge=5)
+    keep_empty: bool = False
+
+
+class ScratchEncoder(Section):
+    """A small BERT trained from scratch on the corpus alone (no question is ever seen)."""
+
+    kind: Literal["scratch"]
+    layers: int = 2
+    width: int = 128
+    heads: int = 4
+    vocabulary: int = 4000
+    steps: int = 300
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    max_query_tokens: int = 48
+    max_passage_tokens: int = 64
+    query_format: Literal["question_query", "query"] = "question_query"
+
+
+class PretrainedEncoder(Section):
+    """A sentence-transformers folder, or ``package:<name>`` of one that ships weights.
+
+    Prefixes, pooling and normalisation come from the checkpoint unless given here.
+    """
+
+    kind: Literal["pretrained"]
+    path: PathText
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    max_query_tokens: int = 128
+    max_passage_tokens: int = 256
+    query_format: Literal["question_query", "query"] = "question_query"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+EncoderConfig = Annotated[ScratchEncoder | PretrainedEncoder, Field(discriminator="kind")]
+
+
+class Bm25Config(Section):
+    """BM25 by bm25s; its library's defaults. ``k1`` and ``b`` are part of the fingerprint."""
+
+    k1: float = 1.5
+    b: float = 0.75
+
+
+class IndexConfig(Section):
+    """The dense index: exact inner product (faiss flat)."""
+
+    batch_size: int = 128
+    shard_passages: int = 20000
+    bm25: Bm25Config = Bm25Config()
+
+
+class TinyLanguageModel(Section):
+    """The small model in ``data/tiny`` that reads the tiny world's language, or one like it."""
+
+    kind: Literal["tiny"]
+    path: FilePath
+
+
+class PretrainedLanguageModel(Section):
+    """A Hugging Face folder, or ``package:<name>`` of one that ships weights."""
+
+    kind: Literal["pretrained"]
+    path: PathText
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+LanguageModelConfig = Annotated[TinyLanguageModel | PretrainedLanguageModel, Field(discriminator="kind")]
+
+
+class AgentConfig(Section):
+    """The search protocol's budgets. Turns and passages a search as published (1.2)."""
+
+    model: LanguageModelConfig
+    prompt: Literal["tiny", "search", "chat"] = "search"
+    max_turns: int = Field(default=5, ge=1)
+    passages_per_search: int = Field(default=3, ge=1)
+    max_turn_tokens: int = Field(default=500, ge=1)
+    max_observation_tokens: int = Field(default=800, ge=1)
+    max_context_tokens: int = Field(default=4096, ge=16)
+    batch_size: int = Field(default=64, ge=1)
+    reward: Literal["em", "f1"] = "em"
+    correct_f1: float = Field(default=0.5, gt=0, le=1)
+    answer_mode: Literal["default", "squad"] = "default"
+
+
+class WarmStartConfig(Section):
+    """Supervised start on demonstration trajectories (TRL's SFT trainer); 0 steps skips it."""
+
+    steps: int = Field(default=200, ge=0)
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    max_demonstrations: int | None = None
+
+
+class PpoConfig(Section):
+    """PPO on sampled tokens only. Clip, value clip, gamma, lambda as published (1.2); sizes are ours."""
+
+    steps: int = Field(default=40, ge=0)
+    rollouts_per_step: int = 64
+    minibatch_size: int = 32
+    epochs: int = 1
+    learning_rate: float = 2e-4
+    critic: Literal["shared", "separate"] = "separate"
+    critic_learning_rate: float = 5e-4
+    value_weight: float = 0.5
+    warmup_steps: int = 2
+    clip: float = 0.2
+    value_clip: float = 0.5
+    entropy: float = 0.001
+    kl: float = 0.001
+    gamma: float = 1.0
+    lam: float = 1.0
+    temperature: float = 1.0
+    max_grad_norm: float = 1.0
+    whiten: bool = True
+    save_every: int = 10
+    constant_reward: float | None = None
+
+
+class RolloutConfig(Section):
+    """Trajectories over the training questions: one greedy attempt each, as published (1.3)."""
+
+    samples: int = Field(default=1, ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+
+
+class RuleJudge(Section):
+    """A judge that needs no model: reads the trajectory and the passages, never gold."""
+
+    kind: Literal["rule"]
+
+
+class EndpointJudge(Section):
+    """Any OpenAI-compatible chat endpoint. The key is read from the environment variable named here."""
+
+    kind: Literal["endpoint"]
+    base_url: str
+    model: str
+    api_key_env: str | None = None
+    temperature: float = 0.0
+    max_tokens: int = 1000
+    timeout_s: float = 60.0
+    max_retries: int = 3
+    concurrency: int = 8
+
+
+JudgeConfig = Annotated[RuleJudge | EndpointJudge, Field(discriminator="kind")]
+
+
+class CorrectnessConfig(Section):
+    """Continuing the agent from each candidate: greedy, one passage alone in its block (1.7)."""
+
+    batch_size: int = 512
+
+
+class SelectionConfig(Section):
+    """Which candidates become positives and negatives.
+
+    ``paper`` as published (1.8); ``strict`` (our default) never uses an answer-correct passage, or one
+    with a positive's text, as a negative.
+    """
+
+    rule: Literal["paper", "strict"] = "strict"
+    min_relevance: float = Field(default=0.6, ge=0, le=1)
+    passages_per_query: int = Field(default=16, ge=2)
+    max_positives: int = Field(default=3, ge=1)
+    shuffle_labels: bool = False
+
+
+class LabelsConfig(Section):
+    """Candidates and their two signals."""
+
+    candidates: int = Field(default=20, ge=2)
+    judge: JudgeConfig = RuleJudge(kind="rule")
+    correctness: CorrectnessConfig = CorrectnessConfig()
+    selection: SelectionConfig = SelectionConfig()
+
+
+class ContrastiveConfig(Section):
+    """InfoNCE at temperature 0.01 with in-batch negatives (1.9); batch and steps are ours."""
+
+    batch_size: int = Field(default=16, ge=1)
+    epochs: int = Field(default=2, ge=1)
+    learning_rate: float = 2e-5
+    warmup_ratio: float = 0.1
+    temperature: float = 0.01
+    min_instances: int = Field(default=16, ge=1)
+    save_every: int = 50
+    mini_batch_size: int = 64
+
+
+class EvaluationConfig(Section):
+    """What is measured on held-out questions."""
+
+    measures: tuple[str, ...] = ("R@5", "nDCG@10")
+    bootstrap_samples: int = 2000
+    drop_query_id_hits: bool = False
+
+
+class WorkspaceConfig(Section):
+    """The scripted probe: documents in scope, and the output it may read.
+
+    Matches and seconds a scan as published (RARG 2.3); what one document may fill, and how much is read
+    (documents a query, lines a document), are ours.
+    """
+
+    scope_documents: int = Field(default=20, ge=1)
+    max_matches: int = Field(default=30, ge=1)
+    max_output_characters: int = Field(default=4000, ge=100)
+    excerpt_characters: int = Field(default=500, ge=20)
+    max_matches_per_document: int = Field(default=8, ge=1)
+    documents_read: int = Field(default=2, ge=0)
+    read_lines: int = Field(default=8, ge=1)
+    scan_timeout_s: float = Field(default=30.0, gt=0)
+
+
+class ExportConfig(Section):
+    """Tolerance of the parity proof: largest absolute difference of one vector component."""
+
+    max_difference: float = 1e-5
+
+
+class RunConfig(Section):
+    """One run of the loop. ``reuse`` names folders of other runs whose finished stages serve, by fingerprint."""
+
+    name: str
+    seed: int = 0
+    runs: FilePath = Path("runs")
+    reuse: tuple[FilePath, ...] = ()
+    threads: int = Field(default=2, ge=1)
+    iterations: int = Field(default=2, ge=1)
+    restart: Literal["base", "previous"] = "base"
+    data: DataConfig
+    passages: PassagesConfig = PassagesConfig()
+    encoder: EncoderConfig
+    index: IndexConfig = IndexConfig()
+    agent: AgentConfig
+    warm_start: WarmStartConfig = WarmStartConfig()
+    ppo: PpoConfig = PpoConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    labels: LabelsConfig = LabelsConfig()
+    contrastive: ContrastiveConfig = ContrastiveConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    workspace: WorkspaceConfig = WorkspaceConfig()
+    export: ExportConfig = ExportConfig()
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> "RunConfig":
+        if self.ppo.rollouts_per_step % self.ppo.minibatch_size:
+            raise ValueError(
+                f"ppo.rollouts_per_step {self.ppo.rollouts_per_step} is not a multiple of "
+                f"ppo.minibatch_size {self.ppo.minibatch_size}; make it one"
+            )
+        if self.contrastive.batch_size == 1 and self.labels.selection.passages_per_query < 2:
+            raise ValueError(
+                "contrastive.batch_size 1 with labels.selection.passages_per_query below 2 leaves no negatives"
+            )
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where this run's files are."""
+        return self.runs / self.name
+
+
+def load_config(
+    path: Path, overrides: tuple[str, ...] = (), *, environment: Mapping[str, str] | None = None
+) -> RunConfig:
+    """Read, override and check a configuration.
+
+    Args:
+        path: A YAML file.
+        overrides: ``section.key=value`` strings; the value is read as YAML.
+        environment: Where ``${NAME}`` and ``${NAME:-default}`` in paths are looked up; the process's own by default.
+
+    Raises:
+        ConfigError: naming the file, the key, what is wrong and what was expected.
+    """
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; give the path of a configuration, e.g. configs/quickstart.yaml") from None
+    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected a mapping of sections, found {type(tree).__name__}")
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        context = {"environment": os.environ if environment is None else environment}
+        return RunConfig.model_validate(tree, context=context)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_one_line(error)}") from None
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:  # Any: a YAML tree, checked right after
+    key, sign, value = override.partition("=")
+    if not sign or not key:
+        raise ConfigError(f"--set {override}: expected section.key=value")
+    *parents, last = key.split(".")
+    node = tree
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {override}: {parent} is not a section")
+        node = child
+    try:
+        node[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override}: value is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    parts = []
+    for item in error.errors(include_url=False):
+        place = ".".join(str(step) for step in item["loc"]) or "configuration"
+        shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"
+        parts.append(f"{place}: {item['msg'].removeprefix('Value error, ')}{shown}")
+    return "; ".join(parts)

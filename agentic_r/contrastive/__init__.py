@@ -1,0 +1,1 @@
+"""Contrastive training of the retriever: batches, the loss, the trainer."""

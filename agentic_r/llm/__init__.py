@@ -1,0 +1,1 @@
+"""Language models behind one seam: transformers in process, or an OpenAI-compatible endpoint."""

@@ -1,0 +1,1 @@
+"""The alternation as a list of stages: what is done, what is next."""

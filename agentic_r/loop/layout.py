@@ -1,0 +1,231 @@
+"""Where a run keeps what, and what each stage's identity is made of.
+
+Everything here follows from the configuration alone (and the bytes of the user's files), so that a dry run knows
+what is done and what is stale without loading anything.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentic_r.artifacts.fingerprint import fingerprint_files, fingerprint_value
+from agentic_r.artifacts.stage import StageIdentity
+from agentic_r.config import FilesData, PretrainedEncoder, PretrainedLanguageModel, RunConfig, Section, TinyLanguageModel
+
+__all__ = ["BASE_WITH_QUESTION", "StagePlan", "agent_names", "plan_stages", "retriever_name", "retriever_names"]
+
+BASE_WITH_QUESTION = "base+question"
+
+_SCHEMAS = {"corpus": 1, "agent": 1, "retriever": 1, "index": 1}  # raised where a stage's output changes meaning
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One stage: its name (also its folder below the run's), kind, iteration and identity."""
+
+    name: str
+    kind: str
+    iteration: int
+    identity: StageIdentity
+    pair: tuple[str, str] = ("", "")
+
+    def folder(self, root: Path) -> Path:
+        """Where the stage's files are."""
+        return root / self.name
+
+
+class _Planner:
+    """Collects stages; a stage's inputs are the fingerprints of the stages it names."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self.stages: dict[str, StagePlan] = {}
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        *,
+        after: Iterable[str],
+        settings: Mapping[str, object],
+        iteration: int = 0,
+        pair: tuple[str, str] = ("", ""),
+        external: Mapping[str, str] | None = None,
+    ) -> None:
+        inputs = {key: self.stages[key].identity.fingerprint for key in after}
+        identity = StageIdentity(
+            name=name,
+            schema=_SCHEMAS.get(kind, 1),
+            inputs={**inputs, **(external or {})},
+            settings=settings,
+            seed=self._config.seed,
+        )
+        self.stages[name] = StagePlan(name=name, kind=kind, iteration=iteration, identity=identity, pair=pair)
+
+
+def plan_stages(config: RunConfig) -> list[StagePlan]:
+    """Return the stages of a run in their order."""
+    plan = _Planner(config)
+    plan.add(
+        "corpus", "corpus", after=(), settings=_flat(data=config.data, passages=config.passages), external=_data_bytes(config)
+    )
+    plan.add("bm25", "bm25", after=("corpus",), settings=_flat(bm25=config.index.bm25))
+    plan.add(
+        "iter-0/retriever",
+        "base_retriever",
+        after=("corpus",),
+        settings={**_flat(encoder=config.encoder), "threads": config.threads},
+        external=_encoder_bytes(config),
+    )
+    plan.add("iter-0/index", "index", after=("corpus", "iter-0/retriever"), settings=_index(config))
+    plan.add(
+        "warm/agent",
+        "warm_start",
+        after=("corpus", "iter-0/index"),
+        settings={**_flat(agent=config.agent, warm_start=config.warm_start), "threads": config.threads},
+        external=_model_bytes(config),
+    )
+    plan.add("queries", "queries", after=("warm/agent", "iter-0/index"), settings=_flat(agent=config.agent))
+    for iteration in range(1, config.iterations + 1):
+        _add_iteration(plan, config, iteration)
+    _add_measuring(plan, config)
+    return list(plan.stages.values())
+
+
+def _add_iteration(plan: _Planner, config: RunConfig, iteration: int) -> None:
+    here, before = f"iter-{iteration}", f"iter-{iteration - 1}"
+    previous = config.restart == "previous" and iteration > 1
+    agent_start = f"{before}/agent" if previous else "warm/agent"
+    encoder_start = f"{before}/retriever" if previous else "iter-0/retriever"
+    agent = _flat(agent=config.agent)
+    threads = {"threads": config.threads}
+
+    def add(name: str, kind: str, after: Iterable[str], settings: Mapping[str, object]) -> None:
+        plan.add(f"{here}/{name}", kind, after=after, settings=settings, iteration=iteration)
+
+    index = f"{before}/index"
+    add("agent", "agent", (agent_start, index), {**agent, **_flat(ppo=config.ppo), **threads})
+    add("rollout", "rollout", (f"{here}/agent", index), {**agent, **_flat(rollout=config.rollout)})
+    add("candidates", "candidates", (f"{here}/rollout", index), {"candidates": config.labels.candidates})
+    judged = _flat(judge=config.labels.judge)
+    add("sub_answers", "sub_answers", (f"{here}/candidates",), judged)
+    add("relevance", "relevance", (f"{here}/sub_answers",), judged)
+    add(
+        "correctness",
+        "correctness",
+        (f"{here}/candidates", f"{here}/agent"),
+        {**agent, **_flat(correctness=config.labels.correctness)},
+    )
+    add(
+        "instances", "instances", (f"{here}/relevance", f"{here}/correctness"), _flat(selection=config.labels.selection)
+    )
+    add("retriever", "retriever", (f"{here}/instances", encoder_start), {**_flat(contrastive=config.contrastive), **threads})
+    add("index", "index", ("corpus", f"{here}/retriever"), _index(config))
+
+
+def _add_measuring(plan: _Planner, config: RunConfig) -> None:
+    measured = _flat(evaluation=config.evaluation)
+    indexes = {name: _index_stage(name) for name in retriever_names(config)}
+    for name, stage in indexes.items():
+        plan.add(f"evaluation/{name}", "retrieval", after=(stage, "queries"), settings=measured, pair=("", name))
+    for agent in agent_names(config):
+        for name, stage in indexes.items():
+            plan.add(
+                f"cross/{agent}/{name}",
+                "answers",
+                after=(f"{agent}/agent", stage),
+                settings=_flat(agent=config.agent),
+                pair=(agent, name),
+            )
+    after = dict.fromkeys(("corpus", "queries", *indexes.values()))
+    plan.add("workspace", "workspace", after=after, settings=_flat(workspace=config.workspace))
+    last = f"iter-{config.iterations}"
+    measures = [name for name in plan.stages if name.startswith(("evaluation/", "cross/"))]
+    plan.add(
+        "export", "export", after=(f"{last}/retriever", "queries", "workspace", *measures), settings=_flat(export=config.export), iteration=config.iterations
+    )
+
+
+def retriever_name(iteration: int) -> str:
+    """The name of the retriever that an iteration ends with: ``base``, ``iter-1`` ..."""
+    return f"iter-{iteration}" if iteration else "base"
+
+
+def retriever_names(config: RunConfig) -> list[str]:
+    """All retrievers of a run; the base twice, asked the query alone and asked with the question."""
+    return ["bm25", "base", BASE_WITH_QUESTION, *(f"iter-{number}" for number in range(1, config.iterations + 1))]
+
+
+def agent_names(config: RunConfig) -> list[str]:
+    """All agents of a run."""
+    return ["warm", *(f"iter-{number}" for number in range(1, config.iterations + 1))]
+
+
+def _index_stage(retriever: str) -> str:
+    match retriever:
+        case "bm25":
+            return "bm25"
+        case "base" | "base+question":
+            return "iter-0/index"
+        case _:
+            return f"{retriever}/index"
+
+
+def _flat(**sections: Section) -> dict[str, object]:
+    return {
+        f"{name}.{key}": value
+        for name, section in sections.items()
+        for key, value in _leaves(section.model_dump(mode="json"))
+    }
+
+
+def _leaves(tree: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _index(config: RunConfig) -> dict[str, object]:
+    return {"index.batch_size": config.index.batch_size, "index.shard_passages": config.index.shard_passages}
+
+
+def _data_bytes(config: RunConfig) -> dict[str, str]:
+    match config.data:
+        case FilesData() as data:
+            named = {
+                "questions": data.questions,
+                "heldout_questions": data.heldout_questions,
+                "demonstrations": data.demonstrations,
+                "documents": data.documents,
+            }
+            return {f"bytes of {key}": _bytes_of(path) for key, path in named.items() if path is not None}
+        case _:
+            return {}
+
+
+def _encoder_bytes(config: RunConfig) -> dict[str, str]:
+    match config.encoder:
+        case PretrainedEncoder(path=path) if not path.startswith("package:"):
+            return {"bytes of the encoder": _bytes_of(Path(path))}
+        case _:
+            return {}
+
+
+def _model_bytes(config: RunConfig) -> dict[str, str]:
+    match config.agent.model:
+        case TinyLanguageModel(path=folder):
+            return {"bytes of the language model": _bytes_of(folder)}
+        case PretrainedLanguageModel(path=path) if not path.startswith("package:"):
+            return {"bytes of the language model": _bytes_of(Path(path))}
+        case _:
+            return {}
+
+
+def _bytes_of(path: Path) -> str:
+    """Fingerprint of a file or of all files below a folder; a missing one is left for the stage to name."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return fingerprint_value([[file.relative_to(path).as_posix(), fingerprint_files([file])] for file in files])
+    return fingerprint_files([path]) if path.exists() else "missing"

@@ -1,0 +1,172 @@
+"""Running a plan: one stage after the other, each exactly once over all restarts.
+
+Owns the lock on the run's folder, reuse of another run's finished stages, the refusal of stale ones, and what is
+said meanwhile. What a stage does is ``learning.py``'s and ``measuring.py``'s.
+"""
+
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import yaml
+
+from agentic_r.artifacts.jsonl import write_text_atomic
+from agentic_r.artifacts.progress import Progress, spell_seconds
+from agentic_r.artifacts.stage import StageFolder, open_stage, read_manifest
+from agentic_r.config import RunConfig
+from agentic_r.errors import ConfigError
+from agentic_r.evaluation.summary import Summary
+from agentic_r.loop import learning, measuring
+from agentic_r.loop.layout import StagePlan, plan_stages
+from agentic_r.loop.parts import Parts
+
+__all__ = ["RunOutcome", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """``summary`` is None where the run was asked to stop early; ``num_failed`` counts failed records of all stages."""
+
+    folder: Path
+    summary: Summary | None
+    num_failed: int
+
+
+def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> RunOutcome:
+    """Carry a run to its end, or to the end of the stage ``until``.
+
+    Raises:
+        StaleError: a finished stage was made with other settings; names them.
+        ConfigError: ``until`` is no stage; or another process works in the folder.
+        AgenticRError: what a stage says of its input.
+    """
+    stages = plan_stages(config)
+    names = [plan.name for plan in stages]
+    if until is not None and until not in names:
+        raise ConfigError(f"--until {until}: no such stage; the stages are {', '.join(names)}")
+    if until is not None:
+        stages = stages[: names.index(until) + 1]
+    torch.set_num_threads(config.threads)
+    root = config.folder
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root):
+        _refuse_stale(stages, root)
+        write_text_atomic(root / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        parts = Parts(config)
+        num_failed = sum(_run_stage(parts, plan, progress) for plan in stages)
+        summary = measuring.finish_run(parts, stages) if until is None else None
+    return RunOutcome(root, summary, num_failed)
+
+
+def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
+    progress.begin(plan.name)
+    folder = plan.folder(parts.root)
+    if read_manifest(folder) is None:
+        _reuse(parts, plan, folder)
+    stage = open_stage(folder, plan.identity)
+    if stage.done:
+        progress.end("done before")
+        return sum(stage.failed.values())
+    _work(parts, plan, stage, progress.update)
+    stage.metrics["peak_memory_bytes"] = float(_peak_memory())
+    manifest = stage.finish()
+    progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest.counts, manifest.metrics)}")
+    return sum(stage.failed.values())
+
+
+def _work(parts: Parts, plan: StagePlan, stage: StageFolder, report: Callable[[int, int], None]) -> None:
+    match plan.kind:
+        case "corpus":
+            learning.make_corpus(parts, stage, report)
+        case "bm25":
+            learning.make_bm25(parts, stage, report)
+        case "base_retriever":
+            learning.make_base_retriever(parts, stage, report)
+        case "index":
+            learning.make_index(parts, plan, stage, report)
+        case "warm_start":
+            learning.make_warm_agent(parts, stage, report)
+        case "queries":
+            measuring.record_queries(parts, stage, report)
+        case "agent":
+            learning.make_agent(parts, plan, stage, report)
+        case "rollout":
+            learning.run_agent(parts, plan, stage, report)
+        case "candidates":
+            learning.make_candidates(parts, plan, stage, report)
+        case "sub_answers":
+            learning.make_sub_answers(parts, plan, stage, report)
+        case "relevance":
+            learning.make_relevance(parts, plan, stage, report)
+        case "correctness":
+            learning.make_correctness(parts, plan, stage, report)
+        case "instances":
+            learning.make_instances(parts, plan, stage, report)
+        case "retriever":
+            learning.make_retriever(parts, plan, stage, report)
+        case "retrieval":
+            measuring.measure_retrieval(parts, plan, stage, report)
+        case "answers":
+            measuring.answer_heldout(parts, plan, stage, report)
+        case "workspace":
+            measuring.probe_workspace(parts, stage, report)
+        case "export":
+            measuring.export_retriever(parts, plan, stage, report)
+        case _:
+            raise ValueError(f"unknown kind of stage {plan.kind!r}")
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    with (root / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{root}: another process is working in this folder; wait for it, or use another name") from None
+        yield
+
+
+def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
+    """Look at every finished stage before any work is done."""
+    for plan in stages:
+        folder = plan.folder(root)
+        if read_manifest(folder) is not None:
+            open_stage(folder, plan.identity)
+
+
+def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> None:
+    """Take a finished stage of the same fingerprint from a run named in ``reuse``."""
+    for other in parts.config.reuse:
+        source = plan.folder(other)
+        manifest = read_manifest(source)
+        if manifest is not None and manifest.fingerprint == plan.identity.fingerprint:
+            shutil.rmtree(folder, ignore_errors=True)
+            part = folder.with_name(folder.name + ".part")
+            shutil.rmtree(part, ignore_errors=True)
+            shutil.copytree(source, part, copy_function=_link)
+            part.replace(folder)
+            return
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or too many links
+        shutil.copy2(source, target)
+
+
+def _peak_memory() -> int:
+    usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return usage * 1024
+
+
+def _shown(counts: dict[str, int], metrics: dict[str, float]) -> str:
+    numbers = [f"{name} {value:,}" for name, value in list(counts.items())[:4]]
+    measures = [f"{name} {value:.3f}" for name, value in metrics.items() if not name.endswith("_bytes")]
+    return ", ".join([*numbers, *measures])

@@ -1,0 +1,1 @@
+"""Pure metrics of answers and of rankings, usable by every part above."""

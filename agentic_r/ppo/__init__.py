@@ -1,0 +1,1 @@
+"""What trains the agent: the supervised start and PPO on the tokens it sampled."""

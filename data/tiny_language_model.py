@@ -1,0 +1,182 @@
+"""Make the tiny language model that configs/quickstart.yaml starts its agent from.
+
+    python data/tiny_language_model.py --out data/tiny/language_model
+
+It learns to read: fresh worlds of other seeds than any run's, a few passages, then every fact in them (and some that
+are not: "unknown") asked again and again, loss on the values only; and sequences of random words repeated, loss on
+the repeats. No question, search protocol or demonstration is seen: those are the warm start's. About forty
+minutes on one core; the same seed and thread count give the same weights.
+"""
+
+import argparse
+import math
+import random
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from agentic_r.llm.tiny import SPECIAL_TOKENS, new_tiny_model, tiny_tokenizer
+from agentic_r.world.build import Thing, World, build_world
+from agentic_r.world.language import RELATIONS, vocabulary
+
+IGNORED = -100
+WIDTH = 220  # tokens a sequence
+FIRST_WORLD_SEED = 1_000_000_000  # apart from the seeds that people give their runs
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Token ids, and which of them count in the loss."""
+
+    ids: list[int]
+    counts: list[bool]
+
+
+class Library:
+    """A small world with its paragraphs by thing and its things by name."""
+
+    def __init__(self, seed: int) -> None:
+        self.world: World = build_world(seed, num_documents=40)
+        self.paragraphs = {document.id: document.text.strip().split("\n\n")[-12:] for document in self.world.documents}
+        self.namesakes: dict[str, list[Thing]] = defaultdict(list)
+        for thing in self.world.things.values():
+            self.namesakes[thing.name].append(thing)
+
+
+class Teacher:
+    """Makes lessons."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+        self._tokenizer = tokenizer
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._libraries = [Library(FIRST_WORLD_SEED + seed * 100_000 + number) for number in range(60)]
+        self._num_libraries = 60
+
+    def renew_a_library(self) -> None:
+        """Replace the oldest world, so that no name pairing is seen for long."""
+        self._libraries[self._num_libraries % 60] = Library(
+            FIRST_WORLD_SEED + self._seed * 100_000 + self._num_libraries
+        )
+        self._num_libraries += 1
+
+    def batch(self, size: int, share_of_repeats: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return padded ids and labels, (size, T) each."""
+        lessons = [self.repeat() if self._random.random() < share_of_repeats else self.reading() for _ in range(size)]
+        return collate(lessons)
+
+    def repeat(self) -> Lesson:
+        """A run of random words, again and again; the first time does not count."""
+        length = self._random.randrange(8, 40)
+        words = [self._random.randrange(len(SPECIAL_TOKENS), len(self._tokenizer)) for _ in range(length)]
+        ids = words * (160 // length)
+        return Lesson(ids, [False] * length + [True] * (len(ids) - length))
+
+    def reading(self) -> Lesson:
+        """Passages about one name (and sometimes another), then what they say and do not say, twice over."""
+        draw = self._random
+        library = draw.choice(self._libraries)
+        world = library.world
+        family = library.namesakes[draw.choice(list(world.things.values())).name]
+        pool = [(thing, text) for thing in family for text in library.paragraphs[thing.id]]
+        shown = draw.sample(pool, min(draw.choice([2, 3, 3, 3]), len(pool)))
+        if draw.random() < 0.5:
+            other = draw.choice(list(world.things.values()))
+            shown[draw.randrange(len(shown))] = (other, draw.choice(library.paragraphs[other.id]))
+        draw.shuffle(shown)
+        text = "".join(f"Doc {rank}(Title: {thing.name}) {line} " for rank, (thing, line) in enumerate(shown, start=1))
+        ids = self._encode(f"<information>{text}</information>")
+        counts = [False] * len(ids)
+        asked = self._asked(world, {thing.id: thing for thing in [*(thing for thing, _ in shown), *family]}, shown)
+        for _ in range(2):
+            draw.shuffle(asked)
+            for claim, value in asked:
+                head, tail = self._encode(f"{claim} :"), self._encode(f"{value} .")
+                ids += head + tail
+                counts += [False] * len(head) + [True] * len(tail)
+        return Lesson(ids[:WIDTH], counts[:WIDTH])
+
+    def _asked(self, world: World, things: dict[str, Thing], shown: list[tuple[Thing, str]]) -> list[tuple[str, str]]:
+        known, unknown = [], []
+        for thing in things.values():
+            for relation in (item for item in RELATIONS if item.subject == thing.kind):
+                fact = world.facts[thing.id, relation.word]
+                claim = f"{relation.word} of {thing.mention}"
+                if any(fact.sentence in text for _, text in shown):
+                    known.append((claim, world.value_name(fact)))
+                else:
+                    unknown.append((claim, "unknown"))
+        self._random.shuffle(unknown)
+        return known + unknown[: max(1, len(known) // 2 + 1)]
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def collate(lessons: list[Lesson]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad to the longest; labels of what does not count are ignored."""
+    width = max(len(lesson.ids) for lesson in lessons)
+    ids = torch.zeros(len(lessons), width, dtype=torch.long)
+    labels = torch.full((len(lessons), width), IGNORED)
+    for row, lesson in enumerate(lessons):
+        length = len(lesson.ids)
+        ids[row, :length] = torch.tensor(lesson.ids)
+        labels[row, :length] = torch.tensor(
+            [token if counted else IGNORED for token, counted in zip(lesson.ids, lesson.counts, strict=True)]
+        )
+    return ids, labels
+
+
+@torch.no_grad()
+def accuracy(model: LlamaForCausalLM, lessons: list[Lesson]) -> float:
+    """Share of counted tokens that the model finds most likely."""
+    ids, labels = collate(lessons)
+    guesses = model(input_ids=ids, attention_mask=(ids != 0).long()).logits[:, :-1].argmax(-1)
+    counted = labels[:, 1:] != IGNORED
+    return float((guesses == labels[:, 1:])[counted].float().mean())
+
+
+def main() -> None:
+    """Train, report, save."""
+    parser = argparse.ArgumentParser(description="Make the tiny language model.")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+
+    tokenizer = tiny_tokenizer(vocabulary())
+    model = new_tiny_model(len(tokenizer), seed=options.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
+    teacher, examiner = Teacher(tokenizer, options.seed), Teacher(tokenizer, options.seed + 1)
+    exam = [examiner.reading() for _ in range(64)]
+    for step in range(options.steps):
+        warmth = min(1.0, (step + 1) / 50) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / options.steps)))
+        for group in optimizer.param_groups:
+            group["lr"] = options.learning_rate * warmth
+        if step % 10 == 0:
+            teacher.renew_a_library()
+        ids, labels = teacher.batch(options.batch_size, share_of_repeats=0.3 if step < 200 else 0.1)
+        logits = model(input_ids=ids, attention_mask=(ids != 0).long()).logits[:, :-1]
+        loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels[:, 1:].reshape(-1), ignore_index=IGNORED)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % 100 == 0 or step == options.steps - 1:
+            read = accuracy(model, exam)
+            sys.stderr.write(f"step {step}  loss {loss.item():.3f}  reading accuracy on unseen worlds {read:.3f}\n")
+    model.half().save_pretrained(options.out)
+    tokenizer.save_pretrained(options.out)
+
+
+if __name__ == "__main__":
+    main()

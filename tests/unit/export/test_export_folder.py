@@ -1,0 +1,269 @@
+"""The export folder, its proof of parity and its card, on a BERT of width 32."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from agentic_r.config import ContrastiveConfig, ExportConfig, ScratchEncoder
+from agentic_r.contrastive.trainer import train_retriever
+from agentic_r.encoder.bi_encoder import BiEncoder
+from agentic_r.encoder.scratch_model import new_model
+from agentic_r.encoder.settings import EncoderSettings
+from agentic_r.errors import ConfigError, ParityError
+from agentic_r.export.card import Card, ScoreLine, render_card
+from agentic_r.export.folder import check_folder, export_encoder
+from agentic_r.export.parity import parity_report
+from agentic_r.types import Passage, QueryText, TrainingInstance
+
+SIZES = ScratchEncoder(kind="scratch", layers=1, width=32, vocabulary=200, max_query_tokens=32, max_passage_tokens=48)
+SETTINGS = EncoderSettings(
+    query_prefix="query: ",
+    passage_prefix="passage: ",
+    query_format="question_query",
+    max_query_tokens=32,
+    max_passage_tokens=48,
+    separator="[SEP]",
+    dtype="float32",
+)
+TEXTS = (
+    "the river ends in the lake",
+    "the lake lies behind the hill 7",
+    "query: passage: what ends where",
+    "川は湖 这条河 🌊",
+)
+PASSAGES = {
+    f"p{number}": Passage(f"p{number}", f"d{number}", f"Title {number}" if number % 2 else "", text)
+    for number, text in enumerate(TEXTS)
+}
+QUERIES = (QueryText("which lake", "where does the river end"), QueryText("hill", "what " * 30), QueryText("lake"))
+CARD = Card(name="tiny retriever", base="a random BERT", temperature=0.01, licence="Apache-2.0, made from nothing.")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """An encoder trained for two steps, as in H19."""
+    folder = tmp_path_factory.mktemp("trained")
+    base = BiEncoder(new_model(SIZES, TEXTS, folder / "parts", seed=0).to("cpu"), SETTINGS)
+    instances = [TrainingInstance(f"i{n}", "q", "where", f"lake {n}", f"p{n}", (f"p{1 - n}",)) for n in range(2)]
+    config = ContrastiveConfig(batch_size=2, epochs=2, min_instances=1, learning_rate=1e-3)
+    options = {"seed": 0, "threads": 1, "progress": lambda done, total: None}
+    train_retriever(base, instances, PASSAGES, config, folder=folder, **options)
+    return folder / "encoder"
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory) -> Path:
+    return export_encoder(trained, tmp_path_factory.mktemp("export") / "retriever", card=CARD)
+
+
+@pytest.fixture
+def copy(exported, tmp_path) -> Path:
+    """An export of its own, to be broken."""
+    return Path(shutil.copytree(exported, tmp_path / "copy"))
+
+
+def prove(trained: Path, exported: Path):
+    encoder = BiEncoder.load(trained, dtype="float32")
+    return parity_report(encoder, exported, queries=QUERIES, passages=tuple(PASSAGES.values()), config=ExportConfig())
+
+
+def edit(path: Path, change) -> None:
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(change(value)))
+
+
+def test_h19_the_export_gives_the_trainers_vectors_for_every_kind_of_text(trained, exported):
+    report = prove(trained, exported)
+    assert report.equal
+    assert report.differences == ()
+    assert report.max_difference is not None
+    assert report.max_difference <= 1e-5
+    assert report.min_cosine == pytest.approx(1.0, abs=1e-6)
+    kinds = {kind.kind for kind in report.kinds}
+    for side in ("query", "passage"):
+        for kind in ("short", "long", "at the limit", "limit + 50", "CJK", "emoji", "one token", "prefix by hand"):
+            assert f"{side}, {kind}" in kinds
+        assert f"{side}, limit + 50 against its cut form" in kinds
+        assert f"{side}, of the run" in kinds
+    assert "without prefix" in kinds
+    assert all(abs(kind.min_norm - 1) <= 1e-5 and abs(kind.max_norm - 1) <= 1e-5 for kind in report.kinds)
+    assert json.loads((exported / "parity.json").read_text())["equal"] is True
+
+
+def test_h19_every_module_listed_has_its_folder_and_configuration(exported):
+    for module in json.loads((exported / "modules.json").read_text()):
+        name = "config.json" if module["path"] else "sentence_bert_config.json"
+        assert (exported / module["path"] / name).exists()
+    assert [module["path"] for module in json.loads((exported / "modules.json").read_text())] == [
+        "",
+        "1_Pooling",
+        "2_Normalize",
+    ]
+
+
+def test_plain_sentence_transformers_encodes_as_the_card_says(trained, exported):
+    encoder, model = BiEncoder.load(trained), SentenceTransformer(str(exported), local_files_only=True, device="cpu")
+    found = model.encode_query(["where does the river end [SEP] which lake"])
+    np.testing.assert_allclose(found, encoder.encode_queries(QUERIES[:1]), atol=1e-5)
+    found = model.encode_document(["Title 1\nthe lake lies behind the hill 7"])
+    np.testing.assert_allclose(found, encoder.encode_passages([PASSAGES["p1"]]), atol=1e-5)
+
+
+def test_the_limit_stands_where_servers_look_for_it(exported):
+    assert json.loads((exported / "sentence_bert_config.json").read_text())["max_seq_length"] == 48
+
+
+def test_the_export_is_an_encoder_of_ours_with_the_same_fingerprint(trained, exported):
+    assert BiEncoder.load(exported).fingerprint == BiEncoder.load(trained).fingerprint
+
+
+def test_an_earlier_export_is_replaced_and_nothing_is_left_beside_it(trained, tmp_path):
+    folder = tmp_path / "retriever"
+    export_encoder(trained, folder, card=CARD)
+    (folder / "old").write_text("x")
+    export_encoder(trained, folder, card=CARD)
+    assert not (folder / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["retriever"]
+
+
+def test_a_folder_with_other_files_is_not_replaced(trained, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="holds files that are not an export"):
+        export_encoder(trained, tmp_path, card=CARD)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_wrong_pooling_is_named(trained, copy):
+    edit(copy / "1_Pooling" / "config.json", lambda config: config | {"pooling_mode": "cls"})
+    with pytest.raises(ParityError, match=r"pooling is cls, the encoder's is mean; export again"):
+        prove(trained, copy)
+    report = json.loads((copy / "parity.json").read_text())
+    assert report["equal"] is False
+    assert report["differences"] == ["pooling is cls, the encoder's is mean"]
+
+
+def test_pooling_of_another_width_is_named(trained, copy):
+    edit(copy / "1_Pooling" / "config.json", lambda config: config | {"pooling_mode": ["mean", "max"]})
+    with pytest.raises(ParityError, match=r"vectors of another length.*pooling is \('mean', 'max'\)"):
+        prove(trained, copy)
+
+
+def test_missing_normalisation_is_named(trained, copy):
+    edit(copy / "modules.json", lambda modules: modules[:2])
+    with pytest.raises(ParityError, match="normalisation is missing"):
+        prove(trained, copy)
+
+
+def test_a_lost_prefix_is_named(trained, copy):
+    edit(copy / "config_sentence_transformers.json", lambda config: config | {"prompts": {"document": "passage: "}})
+    with pytest.raises(ParityError, match="the prompt 'query' is '', the encoder's prefix is 'query: '"):
+        prove(trained, copy)
+
+
+def test_another_limit_is_named(trained, copy):
+    edit(copy / "sentence_bert_config.json", lambda config: config | {"document_length": 10})
+    with pytest.raises(ParityError, match="the longest passage is 10 tokens, the encoder's 48"):
+        prove(trained, copy)
+
+
+def test_other_weights_are_named(trained, copy):
+    weights = load_file(copy / "model.safetensors")
+    name = next(name for name in weights if name.endswith("query.weight"))
+    weights[name] = weights[name] + 0.5 * torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ParityError, match=r"1 weight tensors differ, first .*query\.weight"):
+        prove(trained, copy)
+
+
+def test_another_tokenizer_is_named(trained, copy):
+    edit(copy / "tokenizer.json", lambda state: state | {"normalizer": None})
+    encoder = BiEncoder.load(trained, dtype="float32")
+    with pytest.raises(ParityError, match="the tokenizers differ in normalizer"):
+        parity_report(encoder, copy, queries=[QueryText("THE RIVER", "LAKE")], passages=[], config=ExportConfig())
+
+
+def test_a_module_folder_that_was_not_copied_is_named(trained, copy):
+    shutil.rmtree(copy / "1_Pooling")
+    with pytest.raises(ParityError, match=r"modules\.json lists Pooling, but .*1_Pooling/config\.json is missing"):
+        prove(trained, copy)
+
+
+@pytest.mark.parametrize("name", ["modules.json", "tokenizer.json", "config_sentence_transformers.json"])
+def test_a_file_that_was_not_copied_is_named(copy, name):
+    (copy / name).unlink()
+    with pytest.raises(ParityError, match=f"{name} is missing"):
+        check_folder(copy)
+
+
+def test_weights_that_were_not_copied_are_named(copy):
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ParityError, match="there are no weights"):
+        check_folder(copy)
+
+
+def test_an_encoder_in_another_type_is_refused(trained, exported):
+    encoder = BiEncoder.load(trained, dtype="bfloat16")
+    with pytest.raises(ValueError, match="load the encoder with dtype='float32'"):
+        parity_report(encoder, exported, queries=[], passages=[], config=ExportConfig())
+
+
+def test_the_card_says_how_to_feed_the_encoder(exported):
+    card = (exported / "README.md").read_text()
+    assert 'queries = model.encode_query([f"{question} [SEP] {query}"])' in card
+    assert 'passages = model.encode_document([f"{title}\\n{text}"])' in card
+    for row in (
+        "| base | a random BERT |",
+        "| dimension | 32 |",
+        "| pooling | mean |",
+        "| normalisation | unit length, inside the model |",
+        '| query prefix | `"query: "` |',
+        '| passage prefix | `"passage: "` |',
+        "| longest query | 32 tokens, prefix and special tokens included |",
+        "| longest passage | 48 tokens, likewise; the rest is cut |",
+    ):
+        assert row in card
+    assert "do not use them as thresholds" in card
+    assert "It was not measured." in card
+    assert card.rstrip().endswith("Apache-2.0, made from nothing.")
+
+
+def test_the_cards_code_gives_the_encoders_vectors(trained, exported):
+    card = (exported / "README.md").read_text()
+    code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", str(exported))
+    given = {"question": "where does the river end", "query": "which lake", "title": "Title 1", "text": TEXTS[1]}
+    exec(code, given)
+    encoder = BiEncoder.load(trained)
+    np.testing.assert_allclose(given["queries"], encoder.encode_queries(QUERIES[:1]), atol=1e-5)
+    np.testing.assert_allclose(given["passages"], encoder.encode_passages([PASSAGES["p1"]]), atol=1e-5)
+
+
+def test_the_cards_scores_carry_their_intervals(trained):
+    card = Card(
+        name="r",
+        base="b",
+        temperature=0.01,
+        data=("12 questions of a made-up world",),
+        settings={"epochs": "2"},
+        scores=(ScoreLine("this one", "R@5", 0.8123, 0.75, 0.87),),
+        scores_note="Measured on 12 held-out questions.",
+    )
+    text = render_card(card, BiEncoder.load(trained))
+    assert "| this one | R@5 | 0.812 | 0.750 to 0.870 |" in text
+    assert "- 12 questions of a made-up world\n" in text
+    assert "| epochs | 2 |" in text
+    assert "Measured on 12 held-out questions." in text
+    assert "Not known to the program" in text
+
+
+def test_the_card_of_a_query_only_encoder_shows_no_question(trained, tmp_path):
+    encoder = BiEncoder.load(trained)
+    alone = BiEncoder(encoder.model, encoder.settings.model_copy(update={"query_format": "query"}))
+    text = render_card(CARD, alone)
+    assert 'model.encode_query([f"{query}"])' in text
+    assert "[SEP]" not in text
