@@ -21,13 +21,15 @@ app = typer.Typer(
 )
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file, e.g. configs/quickstart.yaml.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. Repeatable.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. Repeatable.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
 
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,  # noqa: FBT002  typer's form
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
         typer.echo(__version__)
@@ -75,7 +77,9 @@ def check_command(config: ConfigPath, overrides: Overrides = None, as_json: Json
 
     findings = check_run(load_config(config, tuple(overrides or ())))
     if as_json:
-        typer.echo(json.dumps([{"severity": item.severity, "text": item.text} for item in findings], ensure_ascii=False))
+        typer.echo(
+            json.dumps([{"severity": item.severity, "text": item.text} for item in findings], ensure_ascii=False)
+        )
     else:
         for item in findings:
             typer.echo(f"{item.severity}: {item.text}")
@@ -85,7 +89,9 @@ def check_command(config: ConfigPath, overrides: Overrides = None, as_json: Json
 
 
 @app.command("report")
-def report_command(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")], as_json: Json = False) -> None:
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")], as_json: Json = False
+) -> None:
     """Print a finished run's result table again."""
     from agentic_r.evaluation.summary import read_summary
 

@@ -54,7 +54,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _expand(value: Any, info: ValidationInfo) -> Any:  # Any: as it stands in the file, checked by pydantic right after
+def _expand(value: object, info: ValidationInfo) -> object:
     environment = (info.context or {}).get("environment")
     return expand_variables(value, environment) if isinstance(value, str) and environment is not None else value
 
@@ -112,9 +112,9 @@ class ScratchEncoder(Section):
     width: int = 128
     heads: int = 4
     vocabulary: int = 4000
-    steps: int = 300
+    steps: int = 100
     batch_size: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-5
     max_query_tokens: int = 48
     max_passage_tokens: int = 64
     query_format: Literal["question_query", "query"] = "question_query"
@@ -192,18 +192,21 @@ class WarmStartConfig(Section):
     """Supervised start on demonstration trajectories (TRL's SFT trainer); 0 steps skips it."""
 
     steps: int = Field(default=200, ge=0)
-    batch_size: int = 32
+    batch_size: int = Field(default=32, ge=1)
     learning_rate: float = 1e-3
     max_demonstrations: int | None = None
 
 
 class PpoConfig(Section):
-    """PPO on sampled tokens only. Clip, value clip, gamma, lambda as published (1.2); sizes are ours."""
+    """PPO on sampled tokens only. Clip, value clip, gamma, lambda as published (1.2); sizes are ours.
+
+    ``agent.reward: f1`` rewards with token F1 itself; ``constant_reward`` takes the reward's place, for ablation.
+    """
 
     steps: int = Field(default=40, ge=0)
-    rollouts_per_step: int = 64
-    minibatch_size: int = 32
-    epochs: int = 1
+    rollouts_per_step: int = Field(default=64, ge=1)
+    minibatch_size: int = Field(default=32, ge=1)
+    epochs: int = Field(default=1, ge=1)
     learning_rate: float = 2e-4
     critic: Literal["shared", "separate"] = "separate"
     critic_learning_rate: float = 5e-4
@@ -215,10 +218,10 @@ class PpoConfig(Section):
     kl: float = 0.001
     gamma: float = 1.0
     lam: float = 1.0
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, gt=0)
     max_grad_norm: float = 1.0
     whiten: bool = True
-    save_every: int = 10
+    save_every: int = Field(default=10, ge=1)
     constant_reward: float | None = None
 
 
@@ -384,7 +387,7 @@ def load_config(
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; give the path of a configuration, e.g. configs/quickstart.yaml") from None
+        raise ConfigError(f"{path}: no such file; give a configuration, such as configs/quickstart.yaml") from None
     except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
         raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict):
@@ -393,9 +396,15 @@ def load_config(
         _apply(tree, override)
     try:
         context = {"environment": os.environ if environment is None else environment}
-        return RunConfig.model_validate(tree, context=context)
+        return RunConfig.model_validate(_without_empty(tree), context=context)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_one_line(error)}") from None
+
+
+def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:  # Any: as below
+    """Leave out keys without a value, such as a section whose lines are all commented out: their defaults hold."""
+    kept = {key: value for key, value in tree.items() if value is not None}
+    return {key: _without_empty(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:  # Any: a YAML tree, checked right after

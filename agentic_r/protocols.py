@@ -101,9 +101,7 @@ class ChatModel(Protocol):
         """Model and settings, as they belong into a label's identity."""
         ...
 
-    def complete(
-        self, prompts: Sequence[str], *, arrived: Callable[[int, Reply], None] | None = None
-    ) -> list[Reply]:
+    def complete(self, prompts: Sequence[str], *, arrived: Callable[[int, Reply], None] | None = None) -> list[Reply]:
         """One reply a prompt, in order; ``arrived`` is called with (number of the prompt, reply) as each comes."""
         ...
 

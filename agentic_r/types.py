@@ -20,8 +20,8 @@ __all__ = [
     "Evidence",
     "Generation",
     "Passage",
-    "Question",
     "QueryText",
+    "Question",
     "RecordedQuery",
     "Relevance",
     "RelevanceRequest",
@@ -181,7 +181,8 @@ class Turn:
 
     ``sampled_ids`` were written by the model, ``observation_ids`` by us: provenance, not content,
     decides what is trained on. ``content`` is the query or the answer, as written. ``num_passages_cut`` counts the
-    retrieved passages that were not shown whole: left out, or (the first one) shortened; ``cause`` says why a tool failed.
+    retrieved passages that were not shown whole: left out, or (the first one) shortened; ``cause`` says why a tool
+    failed.
     """
 
     text: str

@@ -249,15 +249,23 @@ def _ask_split(leads: Leads, side: set[str], split: Split, count: int, seed: int
 def _paths(leads: Leads, subject: str, side: set[str], kind: str, uses: Counter[str]) -> list[tuple[Link, ...]]:
     first = [link for link in leads.links[subject] if uses[link.target] < _MAX_USES]
     if kind == "one_hop":
-        return [(link,) for link in first]
+        return [(link,) for link in first if not _tells_answer(leads, (link,))]
     text = leads.articles[subject].document.text
-    return [
+    paths = [
         (link, last)
         for link in first
         if link.target in side
         for last in leads.links[link.target]
         if last.target != subject and uses[last.target] < _MAX_USES and leads.articles[last.target].name not in text
     ]
+    return [hops for hops in paths if not _tells_answer(leads, hops)]
+
+
+def _tells_answer(leads: Leads, hops: tuple[Link, ...]) -> bool:
+    """Say whether what a question would be made of holds its answer."""
+    told = [leads.articles[hops[0].source].document.title, *(leads.articles[hop.target].described for hop in hops)]
+    answer = leads.articles[hops[-1].target].name.lower()
+    return any(answer in text.lower() for text in told)
 
 
 def _asked(leads: Leads, hops: tuple[Link, ...], key: str, split: Split, generator: random.Random) -> Asked:

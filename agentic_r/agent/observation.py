@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentic_r.agent.protocol import INFORMATION_CLOSE, INFORMATION_OPEN, show_passage
+from agentic_r.metrics.scripts import UNSPACED
 from agentic_r.protocols import LanguageModel
 from agentic_r.types import Passage, ScoredPassage
 
 __all__ = ["Observation", "show_evidence", "show_nothing"]
 
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")  # where a script has no spaces, each character
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def _check_demonstrations(
 
 
 def _read_corpus(own: FilesData, passages: PassagesConfig, *, stops: bool, findings: _Findings) -> Corpus:
-    """A demonstration set's corpus in memory: it is small."""
+    """Read a demonstration set's corpus into memory: it is small."""
     reading = ReadingReport(broken_lines="skip")
     documents = {
         document.id: document

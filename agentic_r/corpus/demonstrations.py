@@ -9,14 +9,13 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentic_r.artifacts.jsonl import JsonObject
 from agentic_r.artifacts.records import from_json, write_records
 from agentic_r.config import FilesData
 from agentic_r.corpus.folder import DEMONSTRATIONS, DOCUMENTS, QUESTIONS
 from agentic_r.corpus.gold import complete_evidence, evidence_passages
-from agentic_r.corpus.questions import QuestionSet, read_training_questions
+from agentic_r.corpus.questions import QuestionSet, read_marked_questions
 from agentic_r.corpus.report import Fault, Listed, ReadingReport
 from agentic_r.corpus.rows import Number, check_unicode, read_rows
 from agentic_r.corpus.store import Corpus
@@ -65,18 +64,18 @@ def own_files(data: FilesData) -> FilesData | None:
 
 
 def read_own_questions(own: FilesData, *, heldout: Sequence[Question]) -> QuestionSet:
-    """Read the questions of a demonstration set that stands on its own: all for training.
+    """Read the questions of a demonstration set that stands on its own.
 
     Raises:
-        DataError: a question cannot be used, is marked as held-out, or has the text of one in ``heldout`` (the run's).
+        DataError: a question cannot be used, or one for training has the text of one in ``heldout`` (the run's).
     """
-    questions = read_training_questions(own.questions, broken_lines=own.broken_lines)
+    questions = read_marked_questions(own.questions, broken_lines=own.broken_lines)
     measured = {same_text_key(question.text): question.id for question in heldout}
     for question in questions.train:
         same = measured.get(same_text_key(question.text))
         if same is not None:
             raise DataError(
-                f"{own.questions}: demonstration question {question.id!r} has the text of the held-out question {same!r}; "
+                f"{own.questions}: demonstration question {question.id!r} has the text of held-out question {same!r}; "
                 "remove one of them"
             )
     return questions
@@ -153,7 +152,7 @@ def read_demonstrations(path: Path, questions: QuestionSet) -> DemonstrationSet:
 def _with_numbers(values: JsonObject) -> JsonObject:
     """Undo the reader's keeping of numbers as they are written: a demonstration's own fields say what is a number."""
 
-    def plain(value: Any) -> Any:  # Any: JSON, checked right after
+    def plain(value: object) -> object:
         if isinstance(value, Number):
             return json.loads(value)
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A folder of data ready for a run: ``documents.jsonl``, ``questions.jsonl``, ``demonstrations.jsonl``, ``report.json``.
+"""A folder of data for a run: ``documents.jsonl``, ``questions.jsonl``, ``demonstrations.jsonl``, ``report.json``.
 
 Owns the names of its files and how they are written: each whole or not at all, one record at a time, so that memory
 does not grow with the documents. What the rows mean to a reader belongs to ``readers.py`` and ``questions.py``.

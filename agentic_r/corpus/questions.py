@@ -18,7 +18,7 @@ from agentic_r.corpus.text import is_empty_text, same_text_key
 from agentic_r.errors import DataError
 from agentic_r.types import Evidence, Question, Split
 
-__all__ = ["QuestionSet", "hash_share", "read_questions", "read_training_questions"]
+__all__ = ["QuestionSet", "hash_share", "read_marked_questions", "read_questions"]
 
 _ID_NAMES = ("id", "_id", "qid", "question_id", "query_id")
 _TEXT_NAMES = ("question", "text", "query")
@@ -102,19 +102,19 @@ def read_questions(data: FilesData) -> QuestionSet:
     )
 
 
-def read_training_questions(path: Path, *, broken_lines: Literal["stop", "skip"]) -> QuestionSet:
-    """Read a file of questions that are all for training (those of a demonstration set).
+def read_marked_questions(path: Path, *, broken_lines: Literal["stop", "skip"]) -> QuestionSet:
+    """Read a file whose rows say themselves which are held-out; the others are for training, and may be all.
 
     Raises:
-        DataError: a question cannot be used (with ``broken_lines`` "stop"), two have one id, or one is held-out.
+        DataError: a question cannot be used (with ``broken_lines`` "stop"), two have one id, or none is for training.
     """
     report = ReadingReport(broken_lines=broken_lines)
-    placed = _read_file(path, report)
-    for item in placed:
-        if item.question.split != "train":
-            raise DataError(f"{item.place}: question {item.question.id!r} is held-out; remove it, or its split")
-    train = tuple(item.question for item in placed)
-    return QuestionSet(train=train, heldout=(), set_aside=frozenset(), split_by="all for training", report=report)
+    questions = [item.question for item in _read_file(path, report)]
+    train = tuple(question for question in questions if question.split == "train")
+    if not train:
+        raise DataError(f"{path}: no usable training question ({report.summary(0)}); give some")
+    heldout = tuple(question for question in questions if question.split == "heldout")
+    return QuestionSet(train=train, heldout=heldout, set_aside=frozenset(), split_by="field", report=report)
 
 
 def hash_share(identifier: str) -> float:

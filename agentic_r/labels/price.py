@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from agentic_r.labels.prompting import JudgePrompts
 from agentic_r.types import CandidateList, Passage, RelevanceRequest, SubAnswer, SubAnswerRequest
 
-__all__ = ["Price", "estimate_price"]
+__all__ = ["Price", "estimate_price", "price_ceiling"]
 
 _CHARACTERS_A_TOKEN = 4
+_TURN_CHARACTERS = 300  # what an agent writes in a turn, generously
+_TITLE_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +61,37 @@ def estimate_price(
         num_relevance_prompts=len(queries),
         prompt_tokens=sum(-(-len(text) // _CHARACTERS_A_TOKEN) for text in texts),
         max_reply_tokens=max_tokens * len(texts),
+    )
+
+
+def price_ceiling(
+    prompts: JudgePrompts,
+    *,
+    trajectories: int,
+    queries_each: int,
+    candidates: int,
+    shown: int,
+    passage_characters: int,
+    max_tokens: int,
+) -> Price:
+    """Bound both stages from above before there are trajectories: every turn a search, every list full.
+
+    Args:
+        prompts: The templates.
+        trajectories: Attempts at training questions in one iteration.
+        queries_each: Searches that the turn budget allows.
+        candidates: Passages judged a query.
+        shown: Passages that a search shows the agent.
+        passage_characters: Length of a passage.
+        max_tokens: Limit of one reply.
+    """
+    passage = passage_characters + _TITLE_CHARACTERS
+    sub_answer = len(prompts.sub_answers) + queries_each * (_TURN_CHARACTERS + shown * passage)
+    relevance = len(prompts.relevance) + _TURN_CHARACTERS + candidates * passage
+    queries = trajectories * queries_each
+    return Price(
+        num_sub_answer_prompts=trajectories,
+        num_relevance_prompts=queries,
+        prompt_tokens=(trajectories * sub_answer + queries * relevance) // _CHARACTERS_A_TOKEN,
+        max_reply_tokens=max_tokens * (trajectories + queries),
     )

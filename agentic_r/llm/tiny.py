@@ -19,13 +19,13 @@ _COPYING_HEADS = 2  # of each of the first two layers
 
 
 def tiny_tokenizer(words: tuple[str, ...]) -> PreTrainedTokenizerFast:
-    """A word-level tokenizer: one id a lower-cased word, one id a tag."""
+    """Make a word-level tokenizer: one id a lower-cased word, one id a tag."""
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers' own
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         unk_token="<unk>",
@@ -35,8 +35,10 @@ def tiny_tokenizer(words: tuple[str, ...]) -> PreTrainedTokenizerFast:
     )
 
 
-def new_tiny_model(vocabulary: int, *, seed: int, width: int = 128, layers: int = 3, heads: int = 4) -> LlamaForCausalLM:
-    """An untrained model that can already copy.
+def new_tiny_model(
+    vocabulary: int, *, seed: int, width: int = 128, layers: int = 3, heads: int = 4
+) -> LlamaForCausalLM:
+    """Make an untrained model that can already copy.
 
     Copying a name out of the context is what a small model learns last, after thousands of steps of nothing. So
     the weights start with an induction circuit (Olsson et al. 2022) in place: two heads of the first layer look

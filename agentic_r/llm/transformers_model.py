@@ -102,12 +102,13 @@ class TransformersModel:
         mask_BT = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
         recorder = _Recorder(sampling.temperature)
         stopper = _Stopper(self._stopping(sampling.stop), width=width, device=device)
-        with _seeded(sampling.seed, device), _plain_distribution(self.model):
+        is_greedy = sampling.temperature == 0
+        plain = GenerationConfig() if is_greedy else GenerationConfig(do_sample=True, top_k=0)  # type: ignore[no-untyped-call]  # transformers' own
+        with _seeded(sampling.seed, device), _configured(self.model, plain):
             out_BT = self.model.generate(  # type: ignore[operator]  # causal models have it, their base class does not
                 input_ids=ids_BT,
                 attention_mask=mask_BT,
                 max_new_tokens=sampling.max_tokens,
-                do_sample=sampling.temperature > 0,
                 pad_token_id=pad,
                 logits_processor=[recorder],
                 stopping_criteria=StoppingCriteriaList([stopper]),
@@ -222,10 +223,10 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def _plain_distribution(model: PreTrainedModel) -> Iterator[None]:
+def _configured(model: PreTrainedModel, plain: GenerationConfig) -> Iterator[None]:
     """Set a checkpoint's own sampling settings (top-k, repetition penalty ...) aside: training scores without them."""
     own = model.generation_config
-    model.generation_config = GenerationConfig(top_k=0)  # type: ignore[no-untyped-call]  # transformers' own
+    model.generation_config = plain
     try:
         yield
     finally:

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from agentic_r.artifacts.fingerprint import fingerprint_files, fingerprint_value
 from agentic_r.artifacts.stage import StageIdentity
-from agentic_r.config import FilesData, PretrainedEncoder, PretrainedLanguageModel, RunConfig, Section, TinyLanguageModel
+from agentic_r.config import (
+    FilesData,
+    PretrainedEncoder,
+    PretrainedLanguageModel,
+    RunConfig,
+    Section,
+    TinyLanguageModel,
+)
 
 __all__ = ["BASE_WITH_QUESTION", "StagePlan", "agent_names", "plan_stages", "retriever_name", "retriever_names"]
 
@@ -67,7 +74,11 @@ def plan_stages(config: RunConfig) -> list[StagePlan]:
     """Return the stages of a run in their order."""
     plan = _Planner(config)
     plan.add(
-        "corpus", "corpus", after=(), settings=_flat(data=config.data, passages=config.passages), external=_data_bytes(config)
+        "corpus",
+        "corpus",
+        after=(),
+        settings=_flat(data=config.data, passages=config.passages),
+        external=_data_bytes(config),
     )
     plan.add("bm25", "bm25", after=("corpus",), settings=_flat(bm25=config.index.bm25))
     plan.add(
@@ -119,7 +130,12 @@ def _add_iteration(plan: _Planner, config: RunConfig, iteration: int) -> None:
     add(
         "instances", "instances", (f"{here}/relevance", f"{here}/correctness"), _flat(selection=config.labels.selection)
     )
-    add("retriever", "retriever", (f"{here}/instances", encoder_start), {**_flat(contrastive=config.contrastive), **threads})
+    add(
+        "retriever",
+        "retriever",
+        (f"{here}/instances", encoder_start),
+        {**_flat(contrastive=config.contrastive), **threads},
+    )
     add("index", "index", ("corpus", f"{here}/retriever"), _index(config))
 
 
@@ -142,7 +158,11 @@ def _add_measuring(plan: _Planner, config: RunConfig) -> None:
     last = f"iter-{config.iterations}"
     measures = [name for name in plan.stages if name.startswith(("evaluation/", "cross/"))]
     plan.add(
-        "export", "export", after=(f"{last}/retriever", "queries", "workspace", *measures), settings=_flat(export=config.export), iteration=config.iterations
+        "export",
+        "export",
+        after=(f"{last}/retriever", "queries", "workspace", *measures),
+        settings=_flat(export=config.export),
+        iteration=config.iterations,
     )
 
 

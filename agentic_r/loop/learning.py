@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from agentic_r.agent.demonstrations import demonstration_trajectories
 from agentic_r.agent.rollout import Start
@@ -60,11 +61,12 @@ _ROLLOUT_CHUNK = 128  # attempts between two lines of the log
 _DEMONSTRATION_CORPUS = "demonstration_corpus"
 
 
-def make_corpus(parts: Parts, stage: StageFolder, report: Report) -> None:
+def make_corpus(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """Documents, passages, questions with their gold, demonstrations."""
     config = parts.config
     reading = ReadingReport(broken_lines=config.data.broken_lines if isinstance(config.data, FilesData) else "stop")
     demonstrations: list[Demonstration] = []
+    policy: Literal["stop", "first"] = "stop"
     match config.data:
         case TinyWorldData() as data:
             world = build_world(config.seed, num_documents=data.documents)
@@ -72,7 +74,6 @@ def make_corpus(parts: Parts, stage: StageFolder, report: Report) -> None:
             questions = [item.question for item in asked]
             demonstrations = demonstrate(world, asked, count=data.demonstrations)
             placed = place_documents(world.documents, report=reading, origin="tiny world")
-            policy = "stop"
         case FilesData() as data:
             found = read_questions(data)
             questions = [*found.train, *found.heldout]
@@ -84,9 +85,7 @@ def make_corpus(parts: Parts, stage: StageFolder, report: Report) -> None:
                 demonstrations = list(read_demonstrations(data.demonstrations, found).demonstrations)
             placed = read_documents(data, report=reading)
             policy = data.conflicting_ids
-    build_corpus(
-        stage, placed, passages=config.passages, report=reading, conflicting_ids=policy, progress=report
-    )
+    build_corpus(stage, placed, passages=config.passages, report=reading, conflicting_ids=policy, progress=report)
     corpus = load_corpus(stage.path)
     resolved = resolve_gold(questions, corpus)
     if not (stage.path / _DEMONSTRATION_CORPUS).exists():
@@ -128,7 +127,7 @@ def _make_demonstration_corpus(
     return demonstrations
 
 
-def make_bm25(parts: Parts, stage: StageFolder, report: Report) -> None:
+def make_bm25(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The lexical index."""
     build_bm25_index(
         stage.path / "index",
@@ -140,7 +139,7 @@ def make_bm25(parts: Parts, stage: StageFolder, report: Report) -> None:
     stage.counts["passages"] = len(parts.corpus.passages)
 
 
-def make_base_retriever(parts: Parts, stage: StageFolder, report: Report) -> None:
+def make_base_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The encoder that every iteration starts from."""
     build_encoder(
         parts.config.encoder,
@@ -166,7 +165,7 @@ def make_index(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report
     stage.metrics["memory_bytes"] = index.memory_bytes
 
 
-def make_warm_agent(parts: Parts, stage: StageFolder, report: Report) -> None:
+def make_warm_agent(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The agent after supervised training on demonstrations."""
     config = parts.config
     model = parts.starting_model()
@@ -437,5 +436,6 @@ def require_demonstrations(parts: Parts) -> None:
     file = parts.root / "corpus" / "demonstrations.jsonl"
     if parts.config.warm_start.steps and not file.stat().st_size:
         raise DataError(
-            "warm_start.steps is above 0 but there are no demonstrations; give data.demonstrations, or set warm_start.steps to 0"
+            "warm_start.steps is above 0 but there are no demonstrations; "
+            "give data.demonstrations, or set warm_start.steps to 0"
         )

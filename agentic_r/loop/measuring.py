@@ -45,7 +45,7 @@ from agentic_r.labels.audit import Audit
 from agentic_r.loop.layout import BASE_WITH_QUESTION, StagePlan, agent_names, retriever_names
 from agentic_r.loop.learning import count_trajectories
 from agentic_r.loop.parts import Parts
-from agentic_r.types import Evidence, Question, QueryText, RecordedQuery, Relevance, Trajectory
+from agentic_r.types import Evidence, QueryText, Question, RecordedQuery, Relevance, Trajectory
 from agentic_r.workspace.coverage import ProbeOutcome, values
 from agentic_r.workspace.run import run_probe
 from agentic_r.workspace.store import create_store
@@ -59,7 +59,7 @@ _EXAMPLES = 8
 _PARITY_TEXTS = 32
 
 
-def record_queries(parts: Parts, stage: StageFolder, report: Report) -> None:
+def record_queries(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The frozen query set: what the warm-started agent asks about held-out questions, before anything is trained.
 
     Sampled at temperature 1 (our choice), so that the set holds its good and its lazy queries alike.
@@ -135,7 +135,7 @@ def answer_heldout(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
     count_trajectories(stage, trajectories)
 
 
-def probe_workspace(parts: Parts, stage: StageFolder, report: Report) -> None:
+def probe_workspace(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """Every retriever as scope ranker, under the same scripted actions."""
     documents = parts.corpus.documents
     store = create_store(stage.path / "store", documents.values())
@@ -177,8 +177,8 @@ def export_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: 
         temperature=config.contrastive.temperature,
         data=(
             f"{len(parts.corpus.documents):,} documents, {len(parts.corpus.passages):,} passages.",
-            f"{len(parts.train_questions):,} training questions; labels by local relevance ({config.labels.judge.kind} judge) "
-            "and by answer correctness of the search agent.",
+            f"{len(parts.train_questions):,} training questions; labels by local relevance "
+            f"({config.labels.judge.kind} judge) and by answer correctness of the search agent.",
         ),
         settings={"epochs": str(config.contrastive.epochs), "batch size": str(config.contrastive.batch_size)},
         scores=tuple(
@@ -194,7 +194,8 @@ def export_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: 
         BiEncoder.load(source, dtype="float32"),
         folder,
         queries=[
-            QueryText(item.query, parts.questions[item.question_id].text) for item in parts.recorded_queries[:_PARITY_TEXTS]
+            QueryText(item.query, parts.questions[item.question_id].text)
+            for item in parts.recorded_queries[:_PARITY_TEXTS]
         ],
         passages=list(parts.corpus.passages.values())[:_PARITY_TEXTS],
         config=config.export,
@@ -265,7 +266,9 @@ def make_summary(parts: Parts, cost: RunCost) -> Summary:
 def finish_run(parts: Parts, stages: Sequence[StagePlan]) -> Summary:
     """Write ``summary.json``, ``metrics.jsonl`` and ``report.html`` from finished stages."""
     manifests = {plan.name: manifest for plan in stages if (manifest := read_manifest(plan.folder(parts.root)))}
-    memory = [int(item.metrics["peak_memory_bytes"]) for item in manifests.values() if "peak_memory_bytes" in item.metrics]
+    memory = [
+        int(item.metrics["peak_memory_bytes"]) for item in manifests.values() if "peak_memory_bytes" in item.metrics
+    ]
     cost = RunCost(sum(item.seconds for item in manifests.values()), max(memory, default=None))
     summary = make_summary(parts, cost)
     write_summary(parts.root / "summary.json", summary)
@@ -284,10 +287,12 @@ def _report(parts: Parts, summary: Summary, manifests: Mapping[str, Manifest]) -
         summary=summary,
         stages=tuple(stage_record(name, item) for name, item in manifests.items()),
         agent_charts=training_charts(
-            [TrainingLog(i, parts.root / f"iter-{i}" / "agent" / "training" / "metrics.jsonl") for i in numbers], AGENT_CURVES
+            [TrainingLog(i, parts.root / f"iter-{i}" / "agent" / "training" / "metrics.jsonl") for i in numbers],
+            AGENT_CURVES,
         ),
         retriever_charts=training_charts(
-            [TrainingLog(i, parts.root / f"iter-{i}" / "retriever" / "metrics.jsonl") for i in numbers], RETRIEVER_CURVES
+            [TrainingLog(i, parts.root / f"iter-{i}" / "retriever" / "metrics.jsonl") for i in numbers],
+            RETRIEVER_CURVES,
         ),
         labels=tuple(
             label_report(

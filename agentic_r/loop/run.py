@@ -8,7 +8,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,53 +73,35 @@ def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
     if stage.done:
         progress.end("done before")
         return sum(stage.failed.values())
-    _work(parts, plan, stage, progress.update)
+    _WORK[plan.kind](parts, plan, stage, progress.update)
     stage.metrics["peak_memory_bytes"] = float(_peak_memory())
     manifest = stage.finish()
     progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest.counts, manifest.metrics)}")
     return sum(stage.failed.values())
 
 
-def _work(parts: Parts, plan: StagePlan, stage: StageFolder, report: Callable[[int, int], None]) -> None:
-    match plan.kind:
-        case "corpus":
-            learning.make_corpus(parts, stage, report)
-        case "bm25":
-            learning.make_bm25(parts, stage, report)
-        case "base_retriever":
-            learning.make_base_retriever(parts, stage, report)
-        case "index":
-            learning.make_index(parts, plan, stage, report)
-        case "warm_start":
-            learning.make_warm_agent(parts, stage, report)
-        case "queries":
-            measuring.record_queries(parts, stage, report)
-        case "agent":
-            learning.make_agent(parts, plan, stage, report)
-        case "rollout":
-            learning.run_agent(parts, plan, stage, report)
-        case "candidates":
-            learning.make_candidates(parts, plan, stage, report)
-        case "sub_answers":
-            learning.make_sub_answers(parts, plan, stage, report)
-        case "relevance":
-            learning.make_relevance(parts, plan, stage, report)
-        case "correctness":
-            learning.make_correctness(parts, plan, stage, report)
-        case "instances":
-            learning.make_instances(parts, plan, stage, report)
-        case "retriever":
-            learning.make_retriever(parts, plan, stage, report)
-        case "retrieval":
-            measuring.measure_retrieval(parts, plan, stage, report)
-        case "answers":
-            measuring.answer_heldout(parts, plan, stage, report)
-        case "workspace":
-            measuring.probe_workspace(parts, stage, report)
-        case "export":
-            measuring.export_retriever(parts, plan, stage, report)
-        case _:
-            raise ValueError(f"unknown kind of stage {plan.kind!r}")
+Work = Callable[[Parts, StagePlan, StageFolder, Callable[[int, int], None]], None]
+
+_WORK: Mapping[str, Work] = {
+    "corpus": learning.make_corpus,
+    "bm25": learning.make_bm25,
+    "base_retriever": learning.make_base_retriever,
+    "index": learning.make_index,
+    "warm_start": learning.make_warm_agent,
+    "queries": measuring.record_queries,
+    "agent": learning.make_agent,
+    "rollout": learning.run_agent,
+    "candidates": learning.make_candidates,
+    "sub_answers": learning.make_sub_answers,
+    "relevance": learning.make_relevance,
+    "correctness": learning.make_correctness,
+    "instances": learning.make_instances,
+    "retriever": learning.make_retriever,
+    "retrieval": measuring.measure_retrieval,
+    "answers": measuring.answer_heldout,
+    "workspace": measuring.probe_workspace,
+    "export": measuring.export_retriever,
+}
 
 
 @contextmanager
@@ -128,7 +110,9 @@ def _locked(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"{root}: another process is working in this folder; wait for it, or use another name") from None
+            raise ConfigError(
+                f"{root}: another process is working in this folder; wait for it, or use another name"
+            ) from None
         yield
 
 

@@ -7,7 +7,7 @@ import torch
 
 from agentic_r.types import Trajectory
 
-__all__ = ["PaddedBatch", "sampled_tokens", "pad_trajectories"]
+__all__ = ["PaddedBatch", "pad_trajectories", "sampled_tokens"]
 
 # B trajectories, T token positions
 
@@ -20,6 +20,11 @@ class PaddedBatch:
     attention_BT: torch.Tensor
     mask_BT: torch.Tensor
 
+    def rows(self, rows: Sequence[int]) -> "PaddedBatch":
+        """Return some of its trajectories, padded to their own longest."""
+        used = int(self.attention_BT[rows].sum(1).max())
+        return PaddedBatch(self.ids_BT[rows, :used], self.attention_BT[rows, :used], self.mask_BT[rows, :used])
+
 
 def sampled_tokens(trajectory: Trajectory) -> tuple[list[int], list[bool]]:
     """Return a trajectory's token ids and, for each, whether the model sampled it."""
@@ -31,7 +36,9 @@ def sampled_tokens(trajectory: Trajectory) -> tuple[list[int], list[bool]]:
     return ids, mask
 
 
-def pad_trajectories(trajectories: Sequence[Trajectory], *, pad_id: int, device: torch.device | str = "cpu") -> PaddedBatch:
+def pad_trajectories(
+    trajectories: Sequence[Trajectory], *, pad_id: int, device: torch.device | str = "cpu"
+) -> PaddedBatch:
     """Pad to the longest; an observation after the last sampled token is left out, since nothing follows it."""
     rows = []
     for trajectory in trajectories:

@@ -24,9 +24,10 @@ from agentic_r.world.language import (
 
 __all__ = ["MAX_DOCUMENTS", "Fact", "Thing", "World", "build_world"]
 
-_HOMONYM_SHARE = 0.4  # of people: enough that the question must be read, few enough that a bridge is unique
+_HOMONYM_SHARE = 0.3  # of people: enough that the question must be read, few enough that a bridge is unique
 _PAIR_CHANCE = _HOMONYM_SHARE / (2 - _HOMONYM_SHARE)  # of two people in a row to share a name: makes the share above
-_LONG_SHARE = 0.1  # of documents: their facts stand below forty lines of filler
+_LONG_SHARE = 0.05  # of documents: their facts stand below forty lines of filler
+_LOOKALIKES_A_DOCUMENT = 1
 _LONG_FILLERS = 80
 _KIND_SHARES: tuple[tuple[Kind, float], ...] = (("person", 0.6), ("town", 0.22), ("guild", 0.18))
 MAX_DOCUMENTS = len(FIRST_NAMES) * len(SECOND_NAMES)  # one name each
@@ -164,7 +165,7 @@ def _document(
 ) -> Document:
     own = [relation for relation in RELATIONS if relation.subject == thing.kind]
     paragraphs = [f"{facts[thing.id, relation.word].sentence} {generator.choice(FILLERS)}" for relation in own]
-    for relation in generator.sample(own, 2):
+    for relation in generator.sample(own, _LOOKALIKES_A_DOCUMENT):
         other = things[generator.choice(list(things))].name
         pattern = generator.choice(LOOKALIKES)
         line = pattern.format(relation=relation.word, subject=thing.mention, other=other)

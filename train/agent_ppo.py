@@ -1,0 +1,17 @@
+"""PPO of one iteration's agent (the first, or the one named).
+
+    python train/agent_ppo.py configs/quickstart.yaml 1
+
+What comes before it is made first, or found finished.
+"""
+
+import sys
+from pathlib import Path
+
+from agentic_r.artifacts.progress import terminal_progress
+from agentic_r.config import load_config
+from agentic_r.loop.run import run
+
+if __name__ == "__main__":
+    config = load_config(Path(sys.argv[1]))
+    run(config, progress=terminal_progress(sys.stderr), until=f"iter-{sys.argv[2] if len(sys.argv) > 2 else 1}/agent")
