@@ -4,15 +4,18 @@
 
 It learns to read: fresh worlds of other seeds than any run's, a few passages, then every fact in them (and some that
 are not: "unknown") asked again and again, loss on the values only; and sequences of random words repeated, loss on
-the repeats. No question, search protocol or demonstration is seen: those are the warm start's. About forty
-minutes on one core; the same seed and thread count give the same weights.
+the repeats. Then it learns the search protocol from demonstrations over such worlds, good and lazy ones mixed, with
+made-up search results: a run's own warm start continues this on its own world and retriever, and PPO
+chooses among the strategies. About an hour on one core; the same seed and thread count give the same weights.
 """
 
 import argparse
+import copy
 import math
 import random
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +23,19 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from agentic_r.agent.demonstrations import demonstration_trajectories
+from agentic_r.config import AgentConfig, TinyLanguageModel
+from agentic_r.corpus.demonstrations import locate_evidence
+from agentic_r.corpus.gold import resolve_gold
+from agentic_r.corpus.passages import split_document
+from agentic_r.corpus.store import Corpus, make_corpus
 from agentic_r.llm.tiny import SPECIAL_TOKENS, new_tiny_model, tiny_tokenizer
+from agentic_r.llm.transformers_model import TransformersModel
+from agentic_r.ppo.batches import sampled_tokens
+from agentic_r.types import QueryText, ScoredPassage, SearchResult
 from agentic_r.world.build import Thing, World, build_world
 from agentic_r.world.language import RELATIONS, vocabulary
+from agentic_r.world.questions import ask_questions, demonstrate
 
 IGNORED = -100
 WIDTH = 220  # tokens a sequence
@@ -52,7 +65,7 @@ class Teacher:
     """Makes lessons."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._random = random.Random(seed)
         self._seed = seed
         self._libraries = [Library(FIRST_WORLD_SEED + seed * 100_000 + number) for number in range(60)]
@@ -65,15 +78,14 @@ class Teacher:
         )
         self._num_libraries += 1
 
-    def batch(self, size: int, share_of_repeats: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return padded ids and labels, (size, T) each."""
-        lessons = [self.repeat() if self._random.random() < share_of_repeats else self.reading() for _ in range(size)]
-        return collate(lessons)
+    def lessons(self, size: int, *, share_of_repeats: float) -> list[Lesson]:
+        """Return a batch of both kinds."""
+        return [self.repeat() if self._random.random() < share_of_repeats else self.reading() for _ in range(size)]
 
     def repeat(self) -> Lesson:
         """A run of random words, again and again; the first time does not count."""
         length = self._random.randrange(8, 40)
-        words = [self._random.randrange(len(SPECIAL_TOKENS), len(self._tokenizer)) for _ in range(length)]
+        words = [self._random.randrange(len(SPECIAL_TOKENS), len(self.tokenizer)) for _ in range(length)]
         ids = words * (160 // length)
         return Lesson(ids, [False] * length + [True] * (len(ids) - length))
 
@@ -115,7 +127,55 @@ class Teacher:
         return known + unknown[: max(1, len(known) // 2 + 1)]
 
     def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+class ByName:
+    """Stands for a retriever: passages at random from documents whose name the query holds, then from any."""
+
+    fingerprint = "by name"
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self._corpus = corpus
+        self._random = random.Random(seed)
+
+    def format_query(self, query: QueryText) -> str:
+        """Return the query."""
+        return query.query
+
+    def search(self, queries: Sequence[QueryText], *, k: int) -> list[SearchResult]:
+        """Return one result a query."""
+        return [
+            SearchResult(tuple(ScoredPassage(key, 0.0) for key in self._draw(item.query, k)), "ok") for item in queries
+        ]
+
+    def _draw(self, query: str, k: int) -> list[str]:
+        named = [item.id for item in self._corpus.passages.values() if item.title in query]
+        self._random.shuffle(named)
+        others = self._random.sample(list(self._corpus.passages), k)
+        return list(dict.fromkeys([*named, *others]))[:k]
+
+
+def attempts(model: TransformersModel, config: AgentConfig, seed: int) -> list[Lesson]:
+    """Demonstrations over one small world, as the environment would have shown them; own tokens count."""
+    world = build_world(seed, num_documents=60)
+    asked = ask_questions(world, num_train=24, num_heldout=1)
+    documents = {item.id: item for item in world.documents}
+    pieces = {piece.id: piece for item in world.documents for piece in split_document(item, max_words=30)}
+    corpus = make_corpus(documents, pieces, fingerprint=str(seed))
+    questions = {item.id: item for item in resolve_gold([one.question for one in asked], corpus)}
+    demonstrations = demonstrate(world, asked, count=64)
+    made = demonstration_trajectories(
+        demonstrations,
+        questions=questions,
+        locate=locate_evidence(demonstrations, corpus),
+        model=model,
+        retriever=ByName(corpus, seed),
+        passages=pieces,
+        config=config,
+        seed=seed,
+    )
+    return [Lesson(*sampled_tokens(item)) for item in made]
 
 
 def collate(lessons: list[Lesson]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,7 +205,9 @@ def main() -> None:
     """Train, report, save."""
     parser = argparse.ArgumentParser(description="Make the tiny language model.")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=2600, help="of reading")
+    parser.add_argument("--protocol-steps", type=int, default=800, help="of demonstrations, with some reading")
+    parser.add_argument("--reader", type=Path, help="start from this finished reader instead of reading")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -155,27 +217,92 @@ def main() -> None:
 
     tokenizer = tiny_tokenizer(vocabulary())
     model = new_tiny_model(len(tokenizer), seed=options.seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
-    teacher, examiner = Teacher(tokenizer, options.seed), Teacher(tokenizer, options.seed + 1)
-    exam = [examiner.reading() for _ in range(64)]
-    for step in range(options.steps):
-        warmth = min(1.0, (step + 1) / 50) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / options.steps)))
-        for group in optimizer.param_groups:
-            group["lr"] = options.learning_rate * warmth
+    teacher = Teacher(tokenizer, options.seed)
+    if options.reader:
+        model = LlamaForCausalLM.from_pretrained(options.reader, dtype=torch.float32)
+    else:
+        learn_to_read(model, teacher, options)
+        save(model, tokenizer, options.out)
+    learn_the_protocol(model, teacher, tokenizer, options)
+    save(model, tokenizer, options.out)
+
+
+def learn_to_read(model: LlamaForCausalLM, teacher: Teacher, options: argparse.Namespace) -> None:
+    """The first part: words repeated, and passages read."""
+    exam = [
+        item
+        for examiner in [Teacher(teacher.tokenizer, options.seed + 1)]
+        for item in [examiner.reading() for _ in range(64)]
+    ]
+
+    def lessons(step: int) -> list[Lesson]:
         if step % 10 == 0:
             teacher.renew_a_library()
-        ids, labels = teacher.batch(options.batch_size, share_of_repeats=0.3 if step < 200 else 0.1)
+        return teacher.lessons(options.batch_size, share_of_repeats=0.3 if step < 200 else 0.1)
+
+    train(model, lessons, options.steps, options.learning_rate, {"reading accuracy on unseen worlds": exam})
+
+
+def learn_the_protocol(
+    model: LlamaForCausalLM, teacher: Teacher, tokenizer: PreTrainedTokenizerFast, options: argparse.Namespace
+) -> None:
+    """The second part: three demonstrations for every reading."""
+    draw = random.Random(options.seed)
+    wrapped = TransformersModel(model, tokenizer, fingerprint="in training")
+    config = AgentConfig(
+        model=TinyLanguageModel(kind="tiny", path=options.out),
+        prompt="tiny",
+        max_observation_tokens=200,
+        max_turn_tokens=32,
+    )
+    seeds = iter(range(2 * FIRST_WORLD_SEED + options.seed * 100_000, 3 * FIRST_WORLD_SEED))
+    exam = attempts(wrapped, config, next(seeds))
+    pool: list[Lesson] = []
+
+    def lessons(step: int) -> list[Lesson]:
+        del step
+        count = options.batch_size * 3 // 4
+        while len(pool) < 8 * options.batch_size:
+            pool.extend(attempts(wrapped, config, next(seeds)))
+        draw.shuffle(pool)
+        taken = [pool.pop() for _ in range(count)]
+        return taken + [teacher.reading() for _ in range(options.batch_size - count)]
+
+    train(
+        model, lessons, options.protocol_steps, options.learning_rate / 2, {"accuracy on unseen demonstrations": exam}
+    )
+
+
+def train(
+    model: LlamaForCausalLM,
+    lessons: Callable[[int], list[Lesson]],
+    steps: int,
+    learning_rate: float,
+    exams: dict[str, list[Lesson]],
+) -> None:
+    """AdamW with warm-up and cosine decay to a tenth; says how it goes every hundred steps."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
+    model.train()
+    for step in range(steps):
+        warmth = min(1.0, (step + 1) / 50) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * warmth
+        ids, labels = collate(lessons(step))
         logits = model(input_ids=ids, attention_mask=(ids != 0).long()).logits[:, :-1]
         loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels[:, 1:].reshape(-1), ignore_index=IGNORED)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if step % 100 == 0 or step == options.steps - 1:
-            read = accuracy(model, exam)
-            sys.stderr.write(f"step {step}  loss {loss.item():.3f}  reading accuracy on unseen worlds {read:.3f}\n")
-    model.half().save_pretrained(options.out)
-    tokenizer.save_pretrained(options.out)
+        if step % 100 == 0 or step == steps - 1:
+            found = ", ".join(f"{name} {accuracy(model, exam):.3f}" for name, exam in exams.items())
+            sys.stderr.write(f"step {step}  loss {loss.item():.3f}  {found}\n")
+
+
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write the model in half precision, with its tokenizer."""
+    copy.deepcopy(model).half().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":

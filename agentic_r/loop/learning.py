@@ -191,7 +191,7 @@ def make_warm_agent(parts: Parts, plan: StagePlan, stage: StageFolder, report: R
         if cut:
             stage.skipped["demonstrations cut before their answer by agent.max_turns or agent.max_context_tokens"] = cut
         model.model.train()
-        warm_start(
+        left_out = warm_start(
             model.model,
             model.tokenizer,
             trajectories,
@@ -200,6 +200,8 @@ def make_warm_agent(parts: Parts, plan: StagePlan, stage: StageFolder, report: R
             seed=generator_seed(config.seed, "warm start"),
             progress=report,
         )
+        if left_out:
+            stage.skipped["demonstrations whose search failed"] = left_out
     stage.counts["demonstrations"] = len(demonstrations)
     save_model(model, stage.path / "model")
 

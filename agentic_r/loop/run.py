@@ -67,11 +67,10 @@ def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> R
 def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
     progress.begin(plan.name)
     folder = plan.folder(parts.root)
-    if read_manifest(folder) is None:
-        _reuse(parts, plan, folder)
+    taken_from = None if read_manifest(folder) is not None else _reuse(parts, plan, folder)
     stage = open_stage(folder, plan.identity)
     if stage.done:
-        progress.end("done before")
+        progress.end(f"taken over from {taken_from}" if taken_from else "done before")
         return sum(stage.failed.values())
     _WORK[plan.kind](parts, plan, stage, progress.update)
     stage.metrics["peak_memory_bytes"] = float(_peak_memory())
@@ -124,8 +123,8 @@ def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
             open_stage(folder, plan.identity)
 
 
-def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> None:
-    """Take a finished stage of the same fingerprint from a run named in ``reuse``."""
+def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> Path | None:
+    """Take a finished stage of the same fingerprint from a run named in ``reuse``; return that run."""
     for other in parts.config.reuse:
         source = plan.folder(other)
         manifest = read_manifest(source)
@@ -135,7 +134,8 @@ def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
             shutil.copytree(source, part, copy_function=_link)
             part.replace(folder)
-            return
+            return other
+    return None
 
 
 def _link(source: str, target: str) -> None:

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from agentic_r.artifacts.fingerprint import generator_seed
-from agentic_r.types import Document, Evidence
+from agentic_r.types import Document, Evidence, Split
 from agentic_r.world.language import (
     AGES,
     FILLERS,
@@ -29,19 +29,24 @@ _PAIR_CHANCE = _HOMONYM_SHARE / (2 - _HOMONYM_SHARE)  # of two people in a row t
 _LONG_SHARE = 0.05  # of documents: their facts stand below forty lines of filler
 _LOOKALIKES_A_DOCUMENT = 1
 _LONG_FILLERS = 80
+_HELDOUT_EVERY = 4  # one thing in four (a pair of homonyms counts once) belongs to held-out questions
 _KIND_SHARES: tuple[tuple[Kind, float], ...] = (("person", 0.6), ("town", 0.22), ("guild", 0.18))
 MAX_DOCUMENTS = len(FIRST_NAMES) * len(SECOND_NAMES)  # one name each
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An entity with a document of its own. ``trade`` is empty for towns and guilds."""
+    """An entity with a document of its own. ``trade`` is empty for towns and guilds.
+
+    The world is made of two parts, one for each ``split``: no fact of one names a thing of the other.
+    """
 
     id: str
     name: str
     kind: Kind
     trade: str = ""
     has_homonym: bool = False
+    split: Split = "train"
 
     @property
     def mention(self) -> str:
@@ -102,18 +107,21 @@ def _things(generator: random.Random, count: int) -> dict[str, Thing]:
     kinds = [kind for kind, share in _KIND_SHARES for _ in range(round(share * count))]
     kinds = (kinds + ["person"] * count)[:count]
     things: dict[str, Thing] = {}
+    units = 0
     while len(things) < count:
         number = len(things)
         kind = kinds[number]
         name = next(names)
+        units += 1
+        split: Split = "heldout" if units % _HELDOUT_EVERY == 0 else "train"
         if kind != "person":
-            things[f"{kind}-{number:05d}"] = Thing(id=f"{kind}-{number:05d}", name=name, kind=kind)
+            things[f"{kind}-{number:05d}"] = Thing(id=f"{kind}-{number:05d}", name=name, kind=kind, split=split)
             continue
         is_next_person = number + 1 < count and kinds[number + 1] == "person"
         are_two = is_next_person and generator.random() < _PAIR_CHANCE
         for offset, trade in enumerate(generator.sample(list(TRADES), 2 if are_two else 1)):
             key = f"person-{number + offset:05d}"
-            things[key] = Thing(id=key, name=name, kind="person", trade=trade, has_homonym=are_two)
+            things[key] = Thing(id=key, name=name, kind="person", trade=trade, has_homonym=are_two, split=split)
     return things
 
 
@@ -123,10 +131,12 @@ def _names(generator: random.Random, count: int) -> list[str]:
 
 
 def _facts(generator: random.Random, things: dict[str, Thing]) -> dict[tuple[str, str], Fact]:
-    targets: dict[Kind, list[str]] = {"person": [], "town": [], "guild": []}
+    targets: dict[tuple[Split, Kind], list[str]] = {}
     for thing in things.values():
-        if not thing.has_homonym:
-            targets[thing.kind].append(thing.id)
+        targets.setdefault((thing.split, thing.kind), []).append(thing.id)
+    for part, members in targets.items():  # a bridge is never a homonym, but in worlds too small for anything else
+        unique = [key for key in members if not things[key].has_homonym]
+        targets[part] = unique if len(unique) > 1 else members
     return {
         (thing.id, relation.word): _fact(generator, thing, relation, things, targets)
         for thing in things.values()
@@ -140,12 +150,12 @@ def _fact(
     thing: Thing,
     relation: Relation,
     things: dict[str, Thing],
-    targets: dict[Kind, list[str]],
+    targets: dict[tuple[Split, Kind], list[str]],
 ) -> Fact:
     if relation.object == "number":
         value = written = generator.choice(AGES)
     else:
-        others = [key for key in targets[relation.object] if key != thing.id]
+        others = [key for key in targets.get((thing.split, relation.object), []) if things[key].name != thing.name]
         if not others:
             raise ValueError(f"{len(things)} documents are too few for a world: no {relation.object} is left to name")
         value = generator.choice(others)

@@ -10,6 +10,7 @@ from agentic_r.config import RunConfig
 from agentic_r.corpus.folder import write_folder
 from agentic_r.errors import DataError
 from agentic_r.llm.tiny import new_tiny_model, tiny_tokenizer
+from agentic_r.loop.layout import StagePlan
 from agentic_r.loop.learning import make_corpus, make_warm_agent
 from agentic_r.loop.parts import Parts
 from agentic_r.types import Demonstration, DemonstrationStep, Document, Evidence, Question
@@ -87,6 +88,10 @@ def run(tmp_path):
     return make
 
 
+def plan(made):
+    return StagePlan(name=made.identity.name, kind=made.identity.name, iteration=0, identity=made.identity)
+
+
 def stage(parts, name):
     identity = StageIdentity(name=name, schema=1, inputs={}, settings={}, seed=0)
     (parts.root / name).mkdir(parents=True)
@@ -96,7 +101,7 @@ def stage(parts, name):
 def test_a_sets_documents_stay_out_of_the_runs_corpus(run):
     parts = run([Demonstration("m", "s", (GOOD,), "3")])
     corpus = stage(parts, "corpus")
-    make_corpus(parts, corpus, silent)
+    make_corpus(parts, plan(corpus), corpus, silent)
     assert [item.id for item in parts.corpus.documents.values()] == [f"d{n}" for n in range(5)]
     assert sorted(parts.questions) == ["q0", "q1"]
     assert corpus.counts["documents"] == 5
@@ -107,14 +112,14 @@ def test_a_sets_documents_stay_out_of_the_runs_corpus(run):
 
 def test_the_warm_start_shows_passages_of_the_sets_own_corpus(run, monkeypatch):
     parts = run([Demonstration("m", "s", (GOOD,), "3"), Demonstration("long", "s", (GOOD,) * 4, "3")])
-    make_corpus(parts, stage(parts, "corpus"), silent)
+    make_corpus(parts, plan(made := stage(parts, "corpus")), made, silent)
     trained = []
     monkeypatch.setattr(
         "agentic_r.loop.learning.warm_start",
-        lambda model, tokenizer, trajectories, *rest, **more: trained.extend(trajectories),
+        lambda model, tokenizer, trajectories, *rest, **more: trained.extend(trajectories) or 0,
     )
     warm = stage(parts, "warm/agent")
-    make_warm_agent(parts, warm, silent)
+    make_warm_agent(parts, plan(warm), warm, silent)
     turn = trained[0].turns[0]
     assert "far-3#0" in [item.passage_id for item in turn.passages]
     assert {item.passage_id for item in turn.passages} <= {f"far-{number}#0" for number in range(4)}
@@ -128,4 +133,4 @@ def test_a_demonstration_of_what_its_corpus_lacks_stops_the_corpus_stage(run):
     wrong = DemonstrationStep("x", (Evidence("far-9"),), "x")
     parts = run([Demonstration("m", "s", (wrong,), "3")])
     with pytest.raises(DataError, match="demonstration 'm': shows document 'far-9'"):
-        make_corpus(parts, stage(parts, "corpus"), silent)
+        make_corpus(parts, plan(made := stage(parts, "corpus")), made, silent)

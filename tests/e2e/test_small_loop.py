@@ -1,0 +1,115 @@
+"""The small loop from a corpus to an export, killed and run again, through the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "tests" / "e2e" / "small.yaml"
+COMMAND = [sys.executable, "-m", "agentic_r", "run", str(CONFIG)]
+# What a stage leaves, apart from times: these must be equal, byte for byte.
+RESULTS = (
+    "iter-1/instances/instances.jsonl",
+    "iter-1/rollout/trajectories.jsonl",
+    "iter-1/agent/training/metrics.jsonl",
+    "cross/iter-1/iter-1/trajectories.jsonl",
+    "evaluation/iter-1/per_question.json",
+    "iter-1/agent/model/model.safetensors",
+    "iter-1/retriever/encoder/model.safetensors",
+)
+
+
+def start(runs: Path, *options: str) -> "subprocess.Popen[str]":
+    command = [*COMMAND, "--set", f"runs={runs}", *options]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(runs: Path, *options: str) -> tuple[int, str, str]:
+    process = start(runs, *options)
+    out, err = process.communicate(timeout=600)
+    return process.returncode, out, err
+
+
+def kill_when(runs: Path, moment: str) -> None:
+    """Start a run and kill it as soon as a file of the run exists."""
+    process = start(runs)
+    deadline = time.monotonic() + 300
+    while process.poll() is None and not list((runs / "small").glob(moment)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.poll() is None, "the run ended before it could be killed"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("unbroken")
+    code, out, err = finish(runs, "--json")
+    assert code == 0, err
+    return runs / "small", json.loads(out)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_summary_has_its_rows_and_cells_and_the_page_is_there(unbroken):
+    folder, summary = unbroken
+    assert [row["stage"] for row in summary["rows"]] == ["bm25", "base", "iter-1"]
+    assert {(cell["agent"], cell["retriever"]) for cell in summary["cross"]} == {
+        (agent, retriever) for agent in ("warm", "iter-1") for retriever in ("bm25", "base", "iter-1")
+    }
+    assert summary == json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    assert "</html>" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_export_loads_by_itself_and_gives_unit_vectors(unbroken):
+    folder, _ = unbroken
+    vectors = SentenceTransformer(str(folder / "export" / "encoder"), local_files_only=True).encode_query(["who ?"])
+    assert abs(float((vectors**2).sum()) - 1) < 1e-5
+    assert json.loads((folder / "export" / "encoder" / "parity.json").read_text(encoding="utf-8"))["equal"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_runs_end_as_the_unbroken_one_and_do_nothing_twice(unbroken, tmp_path):
+    folder, _ = unbroken
+    kill_when(tmp_path, "iter-1/agent/training/checkpoint-*")
+    corpus = (tmp_path / "small" / "corpus" / "manifest.json").read_bytes()
+    kill_when(tmp_path, "iter-1/retriever/begun.json")
+    code, _, err = finish(tmp_path)
+    assert code == 0, err
+    assert (tmp_path / "small" / "corpus" / "manifest.json").read_bytes() == corpus
+    for name in RESULTS:
+        assert (tmp_path / "small" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_changed_setting_names_what_is_stale_and_refuses(unbroken):
+    folder, _ = unbroken
+    code, _, err = finish(folder.parent, "--set", "ppo.kl=0.5")
+    assert code == 2
+    line = err.strip().splitlines()[-1]
+    assert "iter-1/agent is stale" in line
+    assert "ppo.kl was 0.001, is now 0.5" in line
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_another_run_takes_over_the_stages_that_still_fit(unbroken, tmp_path):
+    folder, _ = unbroken
+    options = ("--set", f"reuse=[{folder}]", "--set", "labels.selection.shuffle_labels=true")
+    code, _, err = finish(tmp_path, *options, "--until", "iter-1/instances")
+    assert code == 0, err
+    assert (tmp_path / "small" / "iter-1" / "correctness" / "continuations.jsonl").read_bytes() == (
+        folder / "iter-1" / "correctness" / "continuations.jsonl"
+    ).read_bytes()
+    assert "taken over" in err
