@@ -47,7 +47,7 @@ class TransformersModel:
 
     @classmethod
     def load(cls, path: Path, *, dtype: torch.dtype = torch.float32) -> "TransformersModel":
-        """Load a Hugging Face folder from disk.
+        """Load a Hugging Face folder from disk, on to the GPU where there is one.
 
         Raises:
             ConfigError: there is no model in that folder, or not all of one.
@@ -61,6 +61,7 @@ class TransformersModel:
             reason = " ".join(str(error).split())[:300]
             raise ConfigError(f"{path}: no causal language model that can be loaded ({reason})") from None
         model.train(mode=False)
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
         parts = [file for file in path.iterdir() if file.suffix in _PARTS]
         return cls(model, tokenizer, fingerprint=fingerprint_files(parts))
 
