@@ -1,9 +1,11 @@
 """What is wrong with a run, and what it will need, before anything heavy starts; imports no torch.
 
 Owns the list of what is looked at: data, models, budgets that cannot work together, the judge's endpoint and price,
-memory and disk. Each part's own check is called where it has one. ``agentic-r check`` prints the findings.
+memory and disk. Each part's own check is called where it has one. ``agentic-r check`` prints the findings; before a
+run those are looked for that would stop it hours later, and that no data must be read for.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from typing import Literal
 import httpx
 
 from agentic_r import needs
+from agentic_r.artifacts.stage import read_manifest
 from agentic_r.config import (
     EndpointJudge,
     FilesData,
@@ -25,16 +28,18 @@ from agentic_r.config import (
 )
 from agentic_r.corpus.check import examine_data
 from agentic_r.encoder.packages import EncoderShape, encoder_shape
-from agentic_r.errors import AgenticRError
+from agentic_r.errors import AgenticRError, ConfigError
 from agentic_r.labels.price import price_ceiling
 from agentic_r.labels.prompting import load_judge_prompts
 from agentic_r.llm.endpoint import EndpointChat
 from agentic_r.llm.packages import PACKAGE, find_package, language_model_folder
 from agentic_r.llm.packages import PACKAGES as MODEL_PACKAGES
 from agentic_r.llm.shape import ModelShape, read_shape
+from agentic_r.loop.layout import plan_stages, require_reuse, stages_until
+from agentic_r.metrics.retrieval import evaluate_run
 from agentic_r.workspace.ripgrep import find_ripgrep
 
-__all__ = ["Finding", "Machine", "check_run"]
+__all__ = ["Finding", "Machine", "check_run", "refuse_early"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -42,6 +47,9 @@ _ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 _TOKENS_A_WORD = 1.5  # of English, by the tokenizers in use; names and numbers take more
 _CHARACTERS_A_WORD = 6
 _WORLD_PASSAGES = 8  # a document of the tiny world, about
+_NO_DEMONSTRATIONS = (
+    "warm_start.steps is above 0 and there are no demonstrations; give data.demonstrations, or set steps to 0"
+)
 _LARGE_MODEL = 1_000_000_000  # weights: instruct models of this size mostly follow the prompt's protocol
 
 
@@ -114,17 +122,90 @@ def check_run(
         transport: What carries that request; the network by default.
     """
     findings = _Findings()
+    _check_folders(config, findings)
     sizes = _check_data(config, findings)
     encoder = _check_encoder(config, findings)
     model = _check_language_model(config, findings)
     _check_budgets(config, sizes, model, findings)
     _check_judge(config, sizes, findings, environment=environment, reach=reach, transport=transport)
+    _check_measuring(config, findings)
+    _check_needs(config, sizes, encoder, model, machine or Machine.here(config.runs), findings)
+    return findings.sorted()
+
+
+def refuse_early(config: RunConfig, *, until: str | None = None, environment: Mapping[str, str] | None = None) -> None:
+    """Refuse what a stage to come would refuse, however late: only stages that are not done, up to ``until``, count.
+
+    A stage that a run in ``reuse`` finished counts as done: whether it fits is known only when it is taken over.
+
+    Raises:
+        ConfigError: the mistakes, in one line.
+    """
+    require_reuse(config)
+    stages = stages_until(plan_stages(config, read_bytes=False), until)
+    findings = _Findings()
+    _check_room(config, findings)
+    _refuse(findings)
+    roots = (config.folder, *config.reuse)
+    kinds = {plan.kind for plan in stages if all(read_manifest(plan.folder(root)) is None for root in roots)}
+    no_sizes = _Sizes(documents=0, passages=0, train_questions=0, demonstrations=0)
+    if "base_retriever" in kinds:
+        _check_encoder(config, findings)
+    if "warm_start" in kinds:
+        _check_language_model(config, findings)
+        _check_turns(config, findings)
+        if isinstance(config.data, FilesData) and config.data.demonstrations is None and config.warm_start.steps:
+            findings.error(_NO_DEMONSTRATIONS)
+    if not kinds.isdisjoint(("sub_answers", "relevance")):
+        _check_judge(config, no_sizes, findings, environment=environment, reach=False, transport=None)
+    if not kinds.isdisjoint(("retrieval", "workspace")):
+        _check_measuring(config, findings)
+    _refuse(findings)
+
+
+def _refuse(findings: _Findings) -> None:
+    errors = [item.text for item in findings.listed if item.severity == "error"]
+    if errors:
+        raise ConfigError("; ".join(errors))
+
+
+def _check_folders(config: RunConfig, findings: _Findings) -> None:
+    try:
+        require_reuse(config)
+        for other in config.reuse:
+            if read_manifest(other / "corpus") is None:
+                findings.warning(f"reuse: {other}: holds no finished stage of a run; give the folder of one")
+    except AgenticRError as error:
+        findings.error(str(error))
+    _check_room(config, findings)
+
+
+def _check_room(config: RunConfig, findings: _Findings) -> None:
+    """See that the run's folder is one, or can become one."""
+    existing = next(
+        folder for folder in (config.folder.absolute(), *config.folder.absolute().parents) if _there(folder)
+    )
+    if not existing.is_dir():
+        findings.error(
+            f"runs: {existing} is a file, and {config.folder} is to be a folder; set runs or name to another"
+        )
+    elif not os.access(existing, os.W_OK):
+        findings.error(f"runs: {existing} cannot be written to; set runs to another folder, or mend its permissions")
+
+
+def _there(path: Path) -> bool:
+    return os.path.lexists(path)  # what cannot be looked into counts as not there
+
+
+def _check_measuring(config: RunConfig, findings: _Findings) -> None:
+    try:
+        evaluate_run({}, {}, config.evaluation.measures)
+    except AgenticRError as error:
+        findings.error(f"evaluation.measures: {error}")
     try:
         find_ripgrep()
     except AgenticRError as error:
         findings.error(str(error))
-    _check_needs(config, sizes, encoder, model, machine or Machine.here(config.runs), findings)
-    return findings.sorted()
 
 
 def _check_data(config: RunConfig, findings: _Findings) -> _Sizes:
@@ -172,6 +253,7 @@ def _check_encoder(config: RunConfig, findings: _Findings) -> EncoderShape | Non
 
 def _check_language_model(config: RunConfig, findings: _Findings) -> ModelShape | None:
     model = config.agent.model
+    folder: Path | None = None
     try:
         match model:
             case TinyLanguageModel(path=folder):
@@ -180,10 +262,16 @@ def _check_language_model(config: RunConfig, findings: _Findings) -> ModelShape 
                 find_package(path)
                 shape = MODEL_PACKAGES[path.removeprefix(PACKAGE)].shape
             case PretrainedLanguageModel(path=path):
-                shape = read_shape(language_model_folder(path, cache=Path()))
+                folder = language_model_folder(path, cache=Path())
+                shape = read_shape(folder)
     except AgenticRError as error:
         findings.error(str(error))
         return None
+    if config.agent.prompt == "chat" and folder is not None and not _has_chat_template(folder):
+        findings.error(
+            f"agent.prompt chat: the model in {folder} has no chat template; set agent.prompt to search, or take a "
+            "model that was trained for chat"
+        )
     wanted = config.agent.max_context_tokens
     if shape.max_tokens is not None and wanted > shape.max_tokens:
         findings.error(
@@ -196,11 +284,26 @@ def _check_language_model(config: RunConfig, findings: _Findings) -> ModelShape 
     return shape
 
 
+def _has_chat_template(folder: Path) -> bool:
+    """Look where a tokenizer keeps it: a file of its own, or a field of its settings."""
+    if (folder / "chat_template.jinja").is_file() or any(folder.glob("additional_chat_templates/*.jinja")):
+        return True
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(settings, dict) and bool(settings.get("chat_template"))
+
+
+def _check_turns(config: RunConfig, findings: _Findings) -> None:
+    if config.agent.max_turns < 2:
+        findings.error("agent.max_turns 1 leaves no turn after a search; set 2 or more")
+
+
 def _check_budgets(config: RunConfig, sizes: _Sizes, model: ModelShape | None, findings: _Findings) -> None:
     agent, selection = config.agent, config.labels.selection
     _check_warm_start(config, sizes, model, findings)
-    if agent.max_turns < 2:
-        findings.error("agent.max_turns 1 leaves no turn after a search; set 2 or more")
+    _check_turns(config, findings)
     passage_tokens = agent.passages_per_search * config.passages.max_words * _TOKENS_A_WORD
     if agent.prompt != "tiny" and passage_tokens > agent.max_observation_tokens:
         findings.warning(
@@ -232,9 +335,7 @@ def _check_budgets(config: RunConfig, sizes: _Sizes, model: ModelShape | None, f
 
 def _check_warm_start(config: RunConfig, sizes: _Sizes, model: ModelShape | None, findings: _Findings) -> None:
     if config.warm_start.steps and sizes.train_questions and not sizes.demonstrations:
-        findings.error(
-            "warm_start.steps is above 0 and there are no demonstrations; give data.demonstrations, or set steps to 0"
-        )
+        findings.error(_NO_DEMONSTRATIONS)
     if config.warm_start.steps or not config.ppo.steps:
         return
     if model is not None and model.parameters >= _LARGE_MODEL:

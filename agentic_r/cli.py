@@ -1,17 +1,28 @@
-"""The command line. Heavy imports stand inside the commands: ``--help`` and every configuration error are instant."""
+"""The command line: arguments in, text or one JSON object out, and what every ending says and returns.
 
+Heavy imports stand inside the commands: ``--help`` and every configuration error are instant.
+"""
+
+import contextlib
+import errno
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn, cast
 
 import typer
 
 from agentic_r import __version__
-from agentic_r.errors import AgenticRError
+from agentic_r.errors import AgenticRError, ConfigError
 
 __all__ = ["app", "main"]
+
+# Every mistake on the command line; a cast, since typer has no public name for the class.
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+_INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     help="Train a retriever for agentic search, and prove that it helps.",
@@ -51,19 +62,24 @@ def run_command(
     if dry_run:
         from agentic_r.loop.preview import preview
 
-        shown = preview(settings)
-        typer.echo(json.dumps(shown.to_json()) if as_json else shown.text())
+        shown = preview(settings, until=until)
+        typer.echo(_json(shown.to_json()) if as_json else shown.text())
         return
+    from agentic_r.check import refuse_early
+
+    refuse_early(settings, until=until)
     _quiet_libraries()
     from agentic_r.artifacts.progress import terminal_progress
     from agentic_r.loop.run import run
 
-    outcome = run(settings, progress=terminal_progress(sys.stderr), until=until)
-    if outcome.summary is not None:
-        if as_json:
-            typer.echo(json.dumps(outcome.summary.model_dump(mode="json", by_alias=True)))
-        else:
-            _print_tables(outcome.folder)
+    with contextlib.redirect_stdout(sys.stderr):  # what a library says is not what the command says
+        outcome = run(settings, progress=terminal_progress(sys.stderr), until=until)
+    if as_json:
+        early = {"folder": str(outcome.folder), "until": until, "num_failed": outcome.num_failed}
+        summary = outcome.summary
+        typer.echo(_json(early if summary is None else summary.model_dump(mode="json", by_alias=True)))
+    elif outcome.summary is not None:
+        _print_tables(outcome.folder)
     if outcome.num_failed:
         typer.echo(f"{outcome.num_failed} records failed; the reasons are in the report and the manifests", err=True)
         raise typer.Exit(1)
@@ -76,15 +92,15 @@ def check_command(config: ConfigPath, overrides: Overrides = None, as_json: Json
     from agentic_r.config import load_config
 
     findings = check_run(load_config(config, tuple(overrides or ())))
+    num_errors = sum(item.severity == "error" for item in findings)
     if as_json:
-        typer.echo(
-            json.dumps([{"severity": item.severity, "text": item.text} for item in findings], ensure_ascii=False)
-        )
+        listed = [{"severity": item.severity, "text": item.text} for item in findings]
+        typer.echo(_json({"errors": num_errors, "findings": listed}))
     else:
         for item in findings:
             typer.echo(f"{item.severity}: {item.text}")
-        typer.echo(f"{sum(item.severity == 'error' for item in findings)} errors", err=True)
-    if any(item.severity == "error" for item in findings):
+        typer.echo(f"{num_errors} error{'' if num_errors == 1 else 's'}", err=True)
+    if num_errors:
         raise typer.Exit(2)
 
 
@@ -95,9 +111,11 @@ def report_command(
     """Print a finished run's result table again."""
     from agentic_r.evaluation.summary import read_summary
 
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; give a run's folder, such as runs/quickstart")
     summary = read_summary(folder / "summary.json")
     if as_json:
-        typer.echo(json.dumps(summary.model_dump(mode="json", by_alias=True)))
+        typer.echo(_json(summary.model_dump(mode="json", by_alias=True)))
     else:
         _print_tables(folder)
 
@@ -116,22 +134,54 @@ def _print_tables(folder: Path) -> None:
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _quiet_libraries() -> None:
-    """No telemetry, no hub, no progress bars but ours: a run talks to nobody that its configuration does not name."""
+    """No telemetry, no hub, no progress bars but ours: a run talks to nobody that its configuration does not name.
+
+    Nor warnings of what a library means to change one day: they are for programmers.
+    """
+    warnings.simplefilter("ignore", FutureWarning)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
 def main() -> None:
-    """Entry point: exit codes 0 done, 1 finished with failures, 2 the user's mistake, 130 interrupted."""
+    """Entry point: exit codes 0 done, 1 finished with failures, 2 the user's mistake, 130 interrupted.
+
+    A mistake is one line on standard error and, with ``--json``, one object with ``error`` on standard output.
+    """
     try:
-        app()
+        code = app(prog_name="agentic-r", standalone_mode=False)
     except AgenticRError as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; run the same command again to go on\n")
-        sys.exit(130)
+        _refuse(str(error))
+    except _UsageError as error:
+        text = error.format_message()
+        _refuse(f"{text.rstrip('.')}; see agentic-r --help" if text else "")
+    except OSError as error:
+        if error.filename is None and error.errno not in _FULL:
+            raise  # not about a file of the user's
+        where = error.filename or "writing"
+        _refuse(f"{where}: {error.strerror}; give a path that can be used, make room, or mend its permissions")
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        start = "\n" if sys.stderr.isatty() else ""  # below the live line
+        sys.stderr.write(f"{start}interrupted; run the same command again to go on\n")
+    sys.exit(code or 0)
+
+
+def _refuse(text: str) -> NoReturn:
+    """End with the user's mistake; without a text, the help that was printed says it all."""
+    line = " ".join(text.split())
+    if line:
+        sys.stderr.write(f"error: {line}\n")
+        if "--json" in sys.argv[1:]:
+            sys.stdout.write(_json({"error": line}) + "\n")
+    sys.exit(2)

@@ -10,9 +10,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from yaml.error import MarkedYAMLError
 
 from agentic_r.errors import ConfigError
+from agentic_r.validation import describe_mistakes
 from agentic_r.variables import expand_variables
 
 __all__ = [
@@ -49,9 +60,9 @@ __all__ = [
 
 
 class Section(BaseModel):
-    """A frozen part of the tree in which an unknown key is an error."""
+    """A frozen part of the tree in which an unknown key, and a number that is none, is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _expand(value: object, info: ValidationInfo) -> object:
@@ -108,16 +119,22 @@ class ScratchEncoder(Section):
     """A small BERT trained from scratch on the corpus alone (no question is ever seen)."""
 
     kind: Literal["scratch"]
-    layers: int = 2
-    width: int = 128
-    heads: int = 4
-    vocabulary: int = 4000
-    steps: int = 100
-    batch_size: int = 64
-    learning_rate: float = 5e-5
-    max_query_tokens: int = 48
-    max_passage_tokens: int = 64
+    layers: int = Field(default=2, ge=1)
+    width: int = Field(default=128, ge=1)
+    heads: int = Field(default=4, ge=1)
+    vocabulary: int = Field(default=4000, ge=1)
+    steps: int = Field(default=100, ge=0)
+    batch_size: int = Field(default=64, ge=1)
+    learning_rate: float = Field(default=5e-5, gt=0)
+    max_query_tokens: int = Field(default=48, ge=1)
+    max_passage_tokens: int = Field(default=64, ge=1)
     query_format: Literal["question_query", "query"] = "question_query"
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> "ScratchEncoder":
+        if self.width % self.heads:
+            raise ValueError(f"encoder.width {self.width} is not a multiple of encoder.heads {self.heads}; make it one")
+        return self
 
 
 class PretrainedEncoder(Section):
@@ -130,8 +147,8 @@ class PretrainedEncoder(Section):
     path: PathText
     query_prefix: str | None = None
     passage_prefix: str | None = None
-    max_query_tokens: int = 128
-    max_passage_tokens: int = 256
+    max_query_tokens: int = Field(default=128, ge=1)
+    max_passage_tokens: int = Field(default=256, ge=1)
     query_format: Literal["question_query", "query"] = "question_query"
     dtype: Literal["float32", "bfloat16"] = "float32"
 
@@ -142,15 +159,15 @@ EncoderConfig = Annotated[ScratchEncoder | PretrainedEncoder, Field(discriminato
 class Bm25Config(Section):
     """BM25 by bm25s; its library's defaults. ``k1`` and ``b`` are part of the fingerprint."""
 
-    k1: float = 1.5
-    b: float = 0.75
+    k1: float = Field(default=1.5, ge=0)
+    b: float = Field(default=0.75, ge=0, le=1)
 
 
 class IndexConfig(Section):
     """The dense index: exact inner product (faiss flat)."""
 
-    batch_size: int = 128
-    shard_passages: int = 20000
+    batch_size: int = Field(default=128, ge=1)
+    shard_passages: int = Field(default=20000, ge=1)
     bm25: Bm25Config = Bm25Config()
 
 
@@ -193,8 +210,8 @@ class WarmStartConfig(Section):
 
     steps: int = Field(default=200, ge=0)
     batch_size: int = Field(default=32, ge=1)
-    learning_rate: float = 1e-3
-    max_demonstrations: int | None = None
+    learning_rate: float = Field(default=1e-3, gt=0)
+    max_demonstrations: int | None = Field(default=None, ge=1)
 
 
 class PpoConfig(Section):
@@ -207,19 +224,19 @@ class PpoConfig(Section):
     rollouts_per_step: int = Field(default=64, ge=1)
     minibatch_size: int = Field(default=32, ge=1)
     epochs: int = Field(default=1, ge=1)
-    learning_rate: float = 2e-4
+    learning_rate: float = Field(default=2e-4, gt=0)
     critic: Literal["shared", "separate"] = "separate"
-    critic_learning_rate: float = 5e-4
-    value_weight: float = 0.5
-    warmup_steps: int = 2
-    clip: float = 0.2
-    value_clip: float = 0.5
-    entropy: float = 0.001
-    kl: float = 0.001
-    gamma: float = 1.0
-    lam: float = 1.0
+    critic_learning_rate: float = Field(default=5e-4, gt=0)
+    value_weight: float = Field(default=0.5, ge=0)
+    warmup_steps: int = Field(default=2, ge=0)
+    clip: float = Field(default=0.2, gt=0)
+    value_clip: float = Field(default=0.5, gt=0)
+    entropy: float = Field(default=0.001, ge=0)
+    kl: float = Field(default=0.001, ge=0)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
     temperature: float = Field(default=1.0, gt=0)
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = Field(default=1.0, gt=0)
     whiten: bool = True
     save_every: int = Field(default=10, ge=1)
     constant_reward: float | None = None
@@ -245,20 +262,23 @@ class EndpointJudge(Section):
     base_url: str
     model: str
     api_key_env: str | None = None
-    temperature: float = 0.0
-    max_tokens: int = 1000
-    timeout_s: float = 60.0
-    max_retries: int = 3
-    concurrency: int = 8
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=1000, ge=1)
+    timeout_s: float = Field(default=60.0, gt=0)
+    max_retries: int = Field(default=3, ge=0)
+    concurrency: int = Field(default=8, ge=1)
 
 
 JudgeConfig = Annotated[RuleJudge | EndpointJudge, Field(discriminator="kind")]
 
 
 class CorrectnessConfig(Section):
-    """Continuing the agent from each candidate: greedy, one passage alone in its block (1.7)."""
+    """Continuing the agent from each candidate: greedy, one passage alone in its block (1.7).
 
-    batch_size: int = 512
+    ``batch_size`` continuations are kept together: a kill loses at most so many.
+    """
+
+    batch_size: int = Field(default=512, ge=1)
 
 
 class SelectionConfig(Section):
@@ -289,19 +309,19 @@ class ContrastiveConfig(Section):
 
     batch_size: int = Field(default=16, ge=1)
     epochs: int = Field(default=2, ge=1)
-    learning_rate: float = 2e-5
-    warmup_ratio: float = 0.1
-    temperature: float = 0.01
+    learning_rate: float = Field(default=2e-5, gt=0)
+    warmup_ratio: float = Field(default=0.1, ge=0, le=1)
+    temperature: float = Field(default=0.01, gt=0)
     min_instances: int = Field(default=16, ge=1)
-    save_every: int = 50
-    mini_batch_size: int = 64
+    save_every: int = Field(default=50, ge=1)
+    mini_batch_size: int = Field(default=64, ge=1)
 
 
 class EvaluationConfig(Section):
     """What is measured on held-out questions."""
 
     measures: tuple[str, ...] = ("R@5", "nDCG@10")
-    bootstrap_samples: int = 2000
+    bootstrap_samples: int = Field(default=2000, ge=1)
     drop_query_id_hits: bool = False
 
 
@@ -325,7 +345,7 @@ class WorkspaceConfig(Section):
 class ExportConfig(Section):
     """Tolerance of the parity proof: largest absolute difference of one vector component."""
 
-    max_difference: float = 1e-5
+    max_difference: float = Field(default=1e-5, ge=0)
 
 
 class RunConfig(Section):
@@ -351,6 +371,13 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     workspace: WorkspaceConfig = WorkspaceConfig()
     export: ExportConfig = ExportConfig()
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folder_below_runs(cls, name: str) -> str:
+        if not set(name.split("/")).isdisjoint(("", ".", "..")):
+            raise ValueError("expected the name of a folder below runs, such as first_try")
+        return name
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> "RunConfig":
@@ -384,50 +411,81 @@ def load_config(
     Raises:
         ConfigError: naming the file, the key, what is wrong and what was expected.
     """
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; give a configuration, such as configs/quickstart.yaml") from None
-    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: expected a mapping of sections, found {type(tree).__name__}")
+    tree = _read_tree(path)
+    given = {override.partition("=")[0]: override for override in overrides}
     for override in overrides:
         _apply(tree, override)
     try:
         context = {"environment": os.environ if environment is None else environment}
         return RunConfig.model_validate(_without_empty(tree), context=context)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_one_line(error)}") from None
+        raise ConfigError(describe_mistakes(error, RunConfig, path=str(path), overrides=given)) from None
 
 
-def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:  # Any: as below
+class _Loader(yaml.SafeLoader):
+    """A key that stands twice in one section is an error: only the last would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # Any: as the base class
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for place, key in enumerate(keys):
+            if any(key.value == earlier.value for earlier in keys[:place]):
+                raise MarkedYAMLError(problem=f"{key.value} stands here a second time", problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _read_tree(path: Path) -> dict[str, Any]:  # Any: a YAML tree, checked right after
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; give a configuration, such as configs/quickstart.yaml") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML file that can") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 (byte {error.start + 1}: {error.reason}); save it as UTF-8") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply; give sections of settings") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(_yaml_mistake(str(path), error)) from None
+    if not isinstance(tree, dict):
+        found = "nothing" if tree is None else f"a {type(tree).__name__}"
+        raise ConfigError(f"{path}: expected sections of settings, found {found}; see configs/quickstart.yaml")
+    return tree
+
+
+def _yaml_mistake(source: str, error: yaml.YAMLError) -> str:
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        source, text = (
+            f"{source}:{error.problem_mark.line + 1}",
+            ", ".join(filter(None, (error.context, error.problem))),
+        )
+    else:
+        text = str(error)
+    return f"{source}: not readable as YAML ({' '.join(text.split())}); correct it"
+
+
+def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:  # Any: as above
     """Leave out keys without a value, such as a section whose lines are all commented out: their defaults hold."""
     kept = {key: value for key, value in tree.items() if value is not None}
     return {key: _without_empty(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
-def _apply(tree: dict[str, Any], override: str) -> None:  # Any: a YAML tree, checked right after
+def _apply(tree: dict[str, Any], override: str) -> None:  # Any: as above
     key, sign, value = override.partition("=")
-    if not sign or not key:
+    if not sign or not all(key.split(".")):
         raise ConfigError(f"--set {override}: expected section.key=value")
+    if not value.strip():
+        raise ConfigError(f"--set {override}: no value; write {key}=null to go back to the default")
     *parents, last = key.split(".")
     node = tree
     for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"--set {override}: {parent} is not a section")
-        node = child
+        if node.get(parent) is None:  # a section that is not there, or whose lines are all commented out
+            node[parent] = {}
+        node = node[parent]
+        if not isinstance(node, dict):
+            raise ConfigError(f"--set {override}: {parent} has no settings below it; see --dry-run for those there are")
     try:
-        node[last] = yaml.safe_load(value)
+        node[last] = yaml.load(value, Loader=_Loader)
+    except RecursionError:
+        raise ConfigError(f"--set {override[:80]}: nested too deeply; give a plain value") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {override}: value is not YAML: {' '.join(str(error).split())}") from None
-
-
-def _one_line(error: ValidationError) -> str:
-    parts = []
-    for item in error.errors(include_url=False):
-        place = ".".join(str(step) for step in item["loc"]) or "configuration"
-        shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"
-        parts.append(f"{place}: {item['msg'].removeprefix('Value error, ')}{shown}")
-    return "; ".join(parts)
+        raise ConfigError(_yaml_mistake(f"--set {override}", error).replace(":1:", ":", 1)) from None

@@ -45,7 +45,9 @@ class Need:
 
 
 def gigabytes(count: int) -> str:
-    """Write ``2_700_000_000`` as ``2.7 GB`` and ``31_000_000`` as ``0.03 GB``."""
+    """Write ``2_700_000_000`` as ``2.7 GB`` and ``31_000_000`` as ``0.03 GB``; less than that has no use."""
+    if 0 < count < 5_000_000:
+        return "less than 0.01 GB"
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e9:.2f} GB"
 
 

@@ -102,7 +102,10 @@ class Rollout:
             attempt.turns.append(turn)
 
     def _generate(self, going: Sequence[Attempt], *, temperature: float, seed: int) -> list[Generation]:
-        generations: list[Generation] = []
+        """Generate in batches of like length, so that little is padded; results come in the order of ``going``."""
+        contexts = [attempt.context() for attempt in going]
+        order = sorted(range(len(going)), key=lambda row: len(contexts[row]))
+        generations: dict[int, Generation] = {}
         for begin in range(0, len(going), self.config.batch_size):
             sampling = Sampling(
                 max_tokens=self.config.max_turn_tokens,
@@ -110,6 +113,7 @@ class Rollout:
                 seed=generator_seed(seed, "batch", begin),
                 stop=STOPS,
             )
-            batch = going[begin : begin + self.config.batch_size]
-            generations += self.model.generate([attempt.context() for attempt in batch], sampling=sampling)
-        return generations
+            rows = order[begin : begin + self.config.batch_size]
+            made = self.model.generate([contexts[row] for row in rows], sampling=sampling)
+            generations.update(zip(rows, made, strict=True))
+        return [generations[row] for row in range(len(going))]

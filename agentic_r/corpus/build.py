@@ -112,7 +112,7 @@ def build_corpus(
             if made.documents % _PROGRESS_EVERY == 0:
                 progress(report.read, 0)
         if not made.documents:
-            raise DataError(f"no document is left of {report.read} read: {report.summary(0)}; correct data.documents")
+            raise DataError(f"no document is left of {report.read} read ({report.reasons()}); correct data.documents")
         made.fingerprint = fingerprint_strings((document_file.hexdigest, passage_file.hexdigest))
     write_json(stage.path / REPORT_FILE, made.to_json())
     _count_into(stage, made)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agentic_r.config import FilesData, PassagesConfig
-from agentic_r.corpus.admission import CONFLICTING_ID, EMPTY_TEXT, SAME_TEXT, admit_documents
+from agentic_r.corpus.admission import CONFLICTING_ID, EMPTY_TEXT, REPEATED, SAME_TEXT, admit_documents
 from agentic_r.corpus.build import CorpusReport
 from agentic_r.corpus.demonstrations import locate_evidence, own_files, read_demonstrations, read_own_questions
 from agentic_r.corpus.gold import AnswerTable, complete_evidence
@@ -184,9 +184,13 @@ def _report_documents(data: FilesData, passages: PassagesConfig, report: CorpusR
     _report_skipped("documents", reading, stops=data.broken_lines == "stop", findings=findings)
     if conflicting.count:
         line = f"{data.documents}: {conflicting.count} rows use an id again with another text: {_listed(conflicting)}"
+        line += "; make ids unique, or set data.conflicting_ids to first" if data.conflicting_ids == "stop" else ""
         findings.add(line, stops=data.conflicting_ids == "stop")
     if empty.count:
         findings.warnings.append(f"{data.documents}: {empty.count} documents are empty: {_listed(empty)}")
+    repeated = reading.warned.get(REPEATED, Tally())
+    if repeated.count:
+        findings.warnings.append(f"{data.documents}: {repeated.count} rows stand there again: {_listed(repeated)}")
     same = reading.warned.get(SAME_TEXT, Tally())
     if same.count:
         findings.warnings.append(f"{data.documents}: {same.count} documents repeat a text: {_listed(same)}")
@@ -194,7 +198,9 @@ def _report_documents(data: FilesData, passages: PassagesConfig, report: CorpusR
         if reason.startswith("file type"):
             findings.warnings.append(f"{data.documents}: {tally.count} files not read ({reason}): {_listed(tally)}")
     if not report.documents:
-        findings.errors.append(f"{data.documents}: no usable document among {reading.read} read")
+        findings.errors.append(
+            f"{data.documents}: no usable document among {reading.read} read; correct data.documents"
+        )
     elif report.passages < MIN_PASSAGES:
         findings.warnings.append(
             f"{data.documents}: only {report.passages} passages; queries get {MIN_PASSAGES} candidates as published, "
@@ -216,10 +222,12 @@ def _check_gold(questions: QuestionSet, seen: _Seen, findings: _Findings) -> Non
         if not _is_known(item.document_id, seen.num_passages)
     ]
     if absent:
-        findings.errors.append(f"{len(absent)} evidence ids are not in the corpus: {_first(absent)}")
+        findings.errors.append(
+            f"{len(absent)} evidence ids are not in the corpus: {_first(absent)}; correct them, or add the documents"
+        )
     if seen.wrong_evidence:
         findings.errors.append(
-            f"{len(seen.wrong_evidence)} pieces of evidence are wrong: {_first(seen.wrong_evidence)}"
+            f"{len(seen.wrong_evidence)} pieces of evidence are wrong: {_first(seen.wrong_evidence)}; correct them"
         )
     without = [question.id for question in asked if not question.evidence]
     if without and len(without) < len(asked):
@@ -257,7 +265,10 @@ def _wrong_evidence(document: Document, pieces: list[tuple[str, Evidence]]) -> I
 
 def _report_skipped(what: str, report: ReadingReport, *, stops: bool, findings: _Findings) -> None:
     for reason, tally in report.skipped.items():
-        findings.add(f"{tally.count} {what} cannot be used ({reason}): {_listed(tally)}", stops=stops)
+        note = next((f"; {case.note}" for case in tally.listed if case.note), "")
+        way_out = "; correct them, or set data.broken_lines to skip" if stops else ""
+        line = f"{tally.count} {what} cannot be used ({reason}{note}): {_listed(tally)}{way_out}"
+        findings.add(line, stops=stops)
 
 
 def _listed(tally: Tally) -> str:

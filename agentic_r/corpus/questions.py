@@ -112,7 +112,7 @@ def read_marked_questions(path: Path, *, broken_lines: Literal["stop", "skip"]) 
     questions = [item.question for item in _read_file(path, report)]
     train = tuple(question for question in questions if question.split == "train")
     if not train:
-        raise DataError(f"{path}: no usable training question ({report.summary(0)}); give some")
+        raise DataError(f"{path}: no usable training question ({report.reasons()}); give some")
     heldout = tuple(question for question in questions if question.split == "heldout")
     return QuestionSet(train=train, heldout=heldout, set_aside=frozenset(), split_by="field", report=report)
 
@@ -268,7 +268,7 @@ def _refuse_overlap(train: Sequence[_Placed], heldout: Sequence[_Placed]) -> Non
 def _refuse_empty(train: Sequence[_Placed], heldout: Sequence[_Placed], data: FilesData, report: ReadingReport) -> None:
     found = len(train) + len(heldout)
     if not found:
-        raise DataError(f"{data.questions}: no usable question ({report.summary(0)}); give questions with answers")
+        raise DataError(f"{data.questions}: no usable question ({report.reasons()}); give questions with answers")
     if not train or not heldout:
         missing = "training" if not train else "held-out"
         raise DataError(

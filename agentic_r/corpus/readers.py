@@ -91,7 +91,12 @@ def place_documents(documents: Iterable[Document], *, report: ReadingReport, ori
 
 
 def _walk(folder: Path, report: ReadingReport) -> Iterator[Path]:
-    for path in folder.iterdir():
+    try:
+        inside = list(folder.iterdir())
+    except OSError as error:
+        report.reject(Fault("cannot be read", error.strerror or ""), place=str(folder))
+        return
+    for path in inside:
         if path.name.startswith("."):
             report.ignore("hidden", Listed(str(path)))
         elif path.is_symlink() and path.is_dir():

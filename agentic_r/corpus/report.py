@@ -112,6 +112,11 @@ class ReadingReport:
         shown = ", ".join(listed) + (f" and {more} more" if more else "")
         return f"kept {kept}, skipped {self.num_skipped}" + (f": {shown}" if shown else "")
 
+    def reasons(self) -> str:
+        """Return one line: how many were skipped for which reason, and where the first of each stands."""
+        shown = [f"{tally.count} {reason}, first at {tally.listed[0].place}" for reason, tally in self.skipped.items()]
+        return "; ".join(shown) or "nothing was skipped"
+
     def to_json(self) -> JsonObject:
         """Return everything counted."""
         groups = {"skipped": self.skipped, "ignored": self.ignored, "warned": self.warned}

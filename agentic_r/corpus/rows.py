@@ -49,6 +49,8 @@ def read_rows(path: Path, *, report: ReadingReport, columns: Sequence[Sequence[s
     Raises:
         DataError: the file is missing, of another kind, or broken (with ``broken_lines`` "stop", or as a whole).
     """
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give one file of a type that is read ({', '.join(ROW_SUFFIXES)})")
     try:
         match path.suffix.lower():
             case ".jsonl" | ".ndjson":
@@ -62,7 +64,7 @@ def read_rows(path: Path, *, report: ReadingReport, columns: Sequence[Sequence[s
                 raise DataError(f"{path}: files of type {suffix or '(none)'!r} are not read; give one of {kinds}")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; correct the path in the configuration") from None
-    except (PermissionError, IsADirectoryError) as error:
+    except PermissionError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
 
 
@@ -208,7 +210,8 @@ def _parquet_rows(path: Path, report: ReadingReport) -> Iterator[Row]:
                     report.read += 1
                     yield Row(f"{path}:{number}", {key: _as_written(value) for key, value in values.items()})
     except pyarrow.ArrowException as error:
-        raise DataError(f"{path}: not a readable parquet file ({' '.join(str(error).split())[:200]})") from None
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: not a readable parquet file ({reason}); write it again, or take it away") from None
 
 
 def _as_written(value: object) -> object:

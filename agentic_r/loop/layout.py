@@ -4,7 +4,8 @@ Everything here follows from the configuration alone (and the bytes of the user'
 what is done and what is stale without loading anything.
 """
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,18 @@ from agentic_r.config import (
     Section,
     TinyLanguageModel,
 )
+from agentic_r.errors import ConfigError
 
-__all__ = ["BASE_WITH_QUESTION", "StagePlan", "agent_names", "plan_stages", "retriever_name", "retriever_names"]
+__all__ = [
+    "BASE_WITH_QUESTION",
+    "StagePlan",
+    "agent_names",
+    "plan_stages",
+    "require_reuse",
+    "retriever_name",
+    "retriever_names",
+    "stages_until",
+]
 
 BASE_WITH_QUESTION = "base+question"
 
@@ -44,8 +55,9 @@ class StagePlan:
 class _Planner:
     """Collects stages; a stage's inputs are the fingerprints of the stages it names."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, *, read_bytes: bool) -> None:
         self._config = config
+        self._read_bytes = read_bytes
         self.stages: dict[str, StagePlan] = {}
 
     def add(
@@ -57,28 +69,36 @@ class _Planner:
         settings: Mapping[str, object],
         iteration: int = 0,
         pair: tuple[str, str] = ("", ""),
-        external: Mapping[str, str] | None = None,
+        external: Mapping[str, Path] | None = None,
     ) -> None:
         inputs = {key: self.stages[key].identity.fingerprint for key in after}
+        if self._read_bytes:
+            inputs |= {f"bytes of {key}": _bytes_of(path) for key, path in (external or {}).items()}
         identity = StageIdentity(
             name=name,
             schema=_SCHEMAS.get(kind, 1),
-            inputs={**inputs, **(external or {})},
+            inputs=inputs,
             settings=settings,
             seed=self._config.seed,
         )
         self.stages[name] = StagePlan(name=name, kind=kind, iteration=iteration, identity=identity, pair=pair)
 
 
-def plan_stages(config: RunConfig) -> list[StagePlan]:
-    """Return the stages of a run in their order."""
-    plan = _Planner(config)
+def plan_stages(config: RunConfig, *, read_bytes: bool = True) -> list[StagePlan]:
+    """Return the stages of a run in their order.
+
+    Args:
+        config: The run.
+        read_bytes: Make the bytes of the user's files part of the identities, as a run does; without them names and
+            order are right, and known at once.
+    """
+    plan = _Planner(config, read_bytes=read_bytes)
     plan.add(
         "corpus",
         "corpus",
         after=(),
         settings=_flat(data=config.data, passages=config.passages),
-        external=_data_bytes(config),
+        external=_data_files(config),
     )
     plan.add("bm25", "bm25", after=("corpus",), settings=_flat(bm25=config.index.bm25))
     plan.add(
@@ -86,7 +106,7 @@ def plan_stages(config: RunConfig) -> list[StagePlan]:
         "base_retriever",
         after=("corpus",),
         settings={**_flat(encoder=config.encoder), "threads": config.threads},
-        external=_encoder_bytes(config),
+        external=_encoder_files(config),
     )
     plan.add("iter-0/index", "index", after=("corpus", "iter-0/retriever"), settings=_index(config))
     plan.add(
@@ -94,13 +114,42 @@ def plan_stages(config: RunConfig) -> list[StagePlan]:
         "warm_start",
         after=("corpus", "iter-0/index"),
         settings={**_flat(agent=config.agent, warm_start=config.warm_start), "threads": config.threads},
-        external=_model_bytes(config),
+        external=_model_files(config),
     )
     plan.add("queries", "queries", after=("warm/agent", "iter-0/index"), settings=_flat(agent=config.agent))
     for iteration in range(1, config.iterations + 1):
         _add_iteration(plan, config, iteration)
     _add_measuring(plan, config)
     return list(plan.stages.values())
+
+
+def stages_until(stages: Sequence[StagePlan], until: str | None) -> list[StagePlan]:
+    """Return the stages up to the one named ``until``, itself included; all of them for None.
+
+    Raises:
+        ConfigError: there is no such stage; names those there are.
+    """
+    names = [plan.name for plan in stages]
+    if until is None:
+        return list(stages)
+    if until not in names:
+        close = difflib.get_close_matches(until, names, n=1)
+        meant = f" did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"--until {until}: no such stage;{meant} the stages are {', '.join(names)}")
+    return list(stages[: names.index(until) + 1])
+
+
+def require_reuse(config: RunConfig) -> None:
+    """Refuse to make everything anew where a run that was to be taken over is not there.
+
+    Raises:
+        ConfigError: a folder in ``reuse`` does not exist.
+    """
+    for folder in config.reuse:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"reuse: {folder}: no such folder; finish that run first, or take it out of reuse (--set 'reuse=[]')"
+            )
 
 
 def _add_iteration(plan: _Planner, config: RunConfig, iteration: int) -> None:
@@ -124,11 +173,15 @@ def _add_iteration(plan: _Planner, config: RunConfig, iteration: int) -> None:
     add(
         "correctness",
         "correctness",
-        (f"{here}/candidates", f"{here}/agent"),
-        {**agent, **_flat(correctness=config.labels.correctness)},
+        (f"{here}/relevance", f"{here}/agent"),
+        {
+            **agent,
+            **_flat(correctness=config.labels.correctness),
+            "selection.min_relevance": config.labels.selection.min_relevance,
+        },
     )
     add(
-        "instances", "instances", (f"{here}/relevance", f"{here}/correctness"), _flat(selection=config.labels.selection)
+        "instances", "instances", (f"{here}/correctness",), _flat(selection=config.labels.selection)
     )
     add(
         "retriever",
@@ -211,7 +264,7 @@ def _index(config: RunConfig) -> dict[str, object]:
     return {"index.batch_size": config.index.batch_size, "index.shard_passages": config.index.shard_passages}
 
 
-def _data_bytes(config: RunConfig) -> dict[str, str]:
+def _data_files(config: RunConfig) -> dict[str, Path]:
     match config.data:
         case FilesData() as data:
             named = {
@@ -220,25 +273,25 @@ def _data_bytes(config: RunConfig) -> dict[str, str]:
                 "demonstrations": data.demonstrations,
                 "documents": data.documents,
             }
-            return {f"bytes of {key}": _bytes_of(path) for key, path in named.items() if path is not None}
+            return {key: path for key, path in named.items() if path is not None}
         case _:
             return {}
 
 
-def _encoder_bytes(config: RunConfig) -> dict[str, str]:
+def _encoder_files(config: RunConfig) -> dict[str, Path]:
     match config.encoder:
         case PretrainedEncoder(path=path) if not path.startswith("package:"):
-            return {"bytes of the encoder": _bytes_of(Path(path))}
+            return {"the encoder": Path(path)}
         case _:
             return {}
 
 
-def _model_bytes(config: RunConfig) -> dict[str, str]:
+def _model_files(config: RunConfig) -> dict[str, Path]:
     match config.agent.model:
         case TinyLanguageModel(path=folder):
-            return {"bytes of the language model": _bytes_of(folder)}
+            return {"the language model": folder}
         case PretrainedLanguageModel(path=path) if not path.startswith("package:"):
-            return {"bytes of the language model": _bytes_of(Path(path))}
+            return {"the language model": Path(path)}
         case _:
             return {}
 

@@ -353,22 +353,33 @@ def make_relevance(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
 
 
 def make_correctness(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
-    """Whether the agent gets to the right answer from each candidate."""
-    config = parts.config.labels.correctness
+    """Whether the agent gets to the right answer from each candidate.
+
+    A query of which no candidate is relevant enough for a positive gives no instance whatever the answers: its
+    continuations are not run (counted).
+    """
+    config = parts.config.labels
     records = _Iteration(parts, plan)
-    agent = parts.rollout(parts.agent(f"iter-{plan.iteration}"), retriever_name(plan.iteration - 1))
-    agent.config = agent.config.model_copy(update={"batch_size": config.batch_size})
+    enough = {
+        item.query_id
+        for item in records.relevance()
+        if item.value is not None and item.value >= config.selection.min_relevance
+    }
+    queries = records.queries()
+    worth = [query for query in queries if query.query_id in enough]
     made = run_correctness(
-        records.queries(),
+        worth,
         records.trajectories(),
         parts.questions,
-        agent=agent,
-        config=config,
+        agent=parts.rollout(parts.agent(f"iter-{plan.iteration}"), retriever_name(plan.iteration - 1)),
+        config=config.correctness,
         seed=generator_seed(parts.config.seed, plan.iteration, "correctness"),
         output=stage.path / "continuations.jsonl",
         progress=report,
     )
-    stage.counts.update(count_continuations(made))
+    stage.counts.update(queries=len(worth), continuations=len(made), **count_continuations(made))
+    if len(worth) < len(queries):
+        stage.skipped["query without a candidate of labels.selection.min_relevance"] = len(queries) - len(worth)
 
 
 def make_instances(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:

@@ -8,7 +8,7 @@ import yaml
 from agentic_r.artifacts.jsonl import JsonObject
 from agentic_r.artifacts.stage import read_manifest
 from agentic_r.config import RunConfig
-from agentic_r.loop.layout import plan_stages
+from agentic_r.loop.layout import plan_stages, require_reuse, stages_until
 
 __all__ = ["Preview", "StagePreview", "preview"]
 
@@ -40,10 +40,15 @@ class Preview:
         return {"stages": {item.name: item.state for item in self.stages}, "settings": self.settings}
 
 
-def preview(config: RunConfig) -> Preview:
-    """Look at the run's folder, and at those named in ``reuse``."""
+def preview(config: RunConfig, *, until: str | None = None) -> Preview:
+    """Look at the run's folder, and at those named in ``reuse``.
+
+    Raises:
+        ConfigError: ``until`` is no stage, or a folder in ``reuse`` does not exist.
+    """
+    require_reuse(config)
     stages = []
-    for plan in plan_stages(config):
+    for plan in stages_until(plan_stages(config), until):
         state: State = "to do"
         manifest = read_manifest(plan.folder(config.folder))
         if manifest is not None:

@@ -18,15 +18,17 @@ import yaml
 
 from agentic_r.artifacts.jsonl import write_text_atomic
 from agentic_r.artifacts.progress import Progress, spell_seconds
-from agentic_r.artifacts.stage import StageFolder, open_stage, read_manifest
+from agentic_r.artifacts.stage import Manifest, StageFolder, open_stage, read_manifest
 from agentic_r.config import RunConfig
-from agentic_r.errors import ConfigError
+from agentic_r.errors import ConfigError, StaleError
 from agentic_r.evaluation.summary import Summary
 from agentic_r.loop import learning, measuring
-from agentic_r.loop.layout import StagePlan, plan_stages
+from agentic_r.loop.layout import StagePlan, plan_stages, require_reuse, stages_until
 from agentic_r.loop.parts import Parts
 
 __all__ = ["RunOutcome", "run"]
+
+_MAX_SHOWN = 4  # counts, or names of stages, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,11 @@ def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> R
 
     Raises:
         StaleError: a finished stage was made with other settings; names them.
-        ConfigError: ``until`` is no stage; or another process works in the folder.
+        ConfigError: ``until`` is no stage; a run to reuse does not exist; or another process works in the folder.
         AgenticRError: what a stage says of its input.
     """
-    stages = plan_stages(config)
-    names = [plan.name for plan in stages]
-    if until is not None and until not in names:
-        raise ConfigError(f"--until {until}: no such stage; the stages are {', '.join(names)}")
-    if until is not None:
-        stages = stages[: names.index(until) + 1]
+    stages = stages_until(plan_stages(config), until)
+    require_reuse(config)
     torch.set_num_threads(config.threads)
     root = config.folder
     root.mkdir(parents=True, exist_ok=True)
@@ -75,7 +73,7 @@ def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
     _WORK[plan.kind](parts, plan, stage, progress.update)
     stage.metrics["peak_memory_bytes"] = float(_peak_memory())
     manifest = stage.finish()
-    progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest.counts, manifest.metrics)}")
+    progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest)}")
     return sum(stage.failed.values())
 
 
@@ -116,11 +114,26 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
-    """Look at every finished stage before any work is done."""
+    """Look at every finished stage before any work is done; the first stale one says why, the others follow from it.
+
+    Raises:
+        StaleError: names them.
+    """
+    reason, others = "", []
     for plan in stages:
         folder = plan.folder(root)
-        if read_manifest(folder) is not None:
+        if read_manifest(folder) is None:
+            continue
+        try:
             open_stage(folder, plan.identity)
+        except StaleError as error:
+            if reason:
+                others.append(plan.name)
+            reason = reason or str(error)
+    if reason:
+        more = f" (and {len(others) - _MAX_SHOWN} more)" if len(others) > _MAX_SHOWN else ""
+        also = f"; stale too: {', '.join(others[:_MAX_SHOWN])}{more}" if others else ""
+        raise StaleError(reason + also)
 
 
 def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> Path | None:
@@ -150,7 +163,8 @@ def _peak_memory() -> int:
     return usage * 1024
 
 
-def _shown(counts: dict[str, int], metrics: dict[str, float]) -> str:
-    numbers = [f"{name} {value:,}" for name, value in list(counts.items())[:4]]
-    measures = [f"{name} {value:.3f}" for name, value in metrics.items() if not name.endswith("_bytes")]
-    return ", ".join([*numbers, *measures])
+def _shown(manifest: Manifest) -> str:
+    numbers = [f"{name} {value:,}" for name, value in list(manifest.counts.items())[:_MAX_SHOWN]]
+    measures = [f"{name} {value:.3f}" for name, value in manifest.metrics.items() if not name.endswith("_bytes")]
+    lost = {"skipped": sum(manifest.skipped.values()), "failed": sum(manifest.failed.values())}
+    return ", ".join([*numbers, *measures, *(f"{name} {count:,}" for name, count in lost.items() if count)])

@@ -32,7 +32,7 @@ def test_variables_and_defaults_are_expanded_in_paths_alone(config):
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_key(config):
-    text = r"data\.files\.documents: the environment variable DATA is not set"
+    text = r"data\.documents: the environment variable DATA is not set"
     with pytest.raises(ConfigError, match=text):
         load_config(config, environment={})
 

@@ -50,8 +50,10 @@ def test_all_faults_are_listed_errors_first(tmp_path):
     questions = [QUESTION, {"id": "r", "question": "r?", "answers": []}]
     found = check(tmp_path, documents, questions)
     assert [line.split(":")[0] for line in found] == ["error"] * 3 + ["warning"] * 2
-    assert f"1 questions cannot be used (no answers): r at {tmp_path}/questions.jsonl:2" in found[0]
-    assert f"1 documents cannot be used (not JSON): {tmp_path}/docs.jsonl:26" in found[1]
+    assert "1 questions cannot be used (no answers; expected at least one in answers, " in found[0]
+    assert f": r at {tmp_path}/questions.jsonl:2; correct them, or set data.broken_lines to skip" in found[0]
+    assert "1 documents cannot be used (not JSON; Expecting property name" in found[1]
+    assert f"): {tmp_path}/docs.jsonl:26; correct them" in found[1]
     assert "1 rows use an id again with another text: d1 at" in found[2]
     assert "1 documents are empty: e at" in found[3]
     assert "1 documents repeat a text: f at" in found[4]
@@ -70,8 +72,9 @@ def test_evidence_that_is_absent_or_wrong_is_an_error(tmp_path):
         {**QUESTION, "id": "c", "question": "c?", "supporting": ["d3#0", "d3#1"]},
     ]
     found = check(tmp_path, DOCUMENTS, questions)
-    assert "error: 2 evidence ids are not in the corpus: a names nowhere, c names d3#1" in found
-    assert "error: 1 pieces of evidence are wrong: question b: document 'd2' does not contain 'absent'" in found
+    errors = "\n".join(found)
+    assert "error: 2 evidence ids are not in the corpus: a names nowhere, c names d3#1; correct them" in errors
+    assert "error: 1 pieces of evidence are wrong: question b: document 'd2' does not contain 'absent'; cor" in errors
     assert any(line.startswith("warning: 1 of 4 questions name no evidence: h") for line in found)
 
 

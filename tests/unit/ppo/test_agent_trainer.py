@@ -175,7 +175,7 @@ def test_updates_that_are_not_finite_leave_the_weights_alone_and_the_third_in_a_
     bandit = new_bandit()
     before = weights(bandit)
     with pytest.raises(CollapseError, match="3 updates in a row were not finite"):
-        train(bandit, settings(value_weight=float("inf")), tmp_path)
+        train(bandit, settings().model_copy(update={"value_weight": float("inf")}), tmp_path)
     assert equal(weights(bandit), before)
 
 

@@ -1,0 +1,98 @@
+"""Kill a run at random moments and compare its end with that of an unbroken one.
+
+    python tests/e2e/killing.py CONFIG --runs 10 --kills 1        # ten runs, each killed once
+    python tests/e2e/killing.py CONFIG --runs 1 --kills 5         # one run, killed five times
+
+Too long for the test suite; prints one line a run and exits 1 if any differs.
+"""
+
+import argparse
+import filecmp
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPARED = (".jsonl", ".safetensors")
+OF_TIME = {"metrics.jsonl", "outcomes.jsonl"}  # hold seconds, at the run's top and in the workspace
+
+
+def main() -> int:
+    """Run, kill, compare."""
+    parser = argparse.ArgumentParser(description="Kill a run at random moments and compare.")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    name = yaml.safe_load(options.config.read_text(encoding="utf-8"))["name"]
+    draw = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as kept:
+        whole = Path(kept) / "unbroken"
+        began = time.monotonic()
+        start(options.config, whole).communicate()
+        seconds = time.monotonic() - began
+        sys.stdout.write(f"unbroken: {seconds:.0f} s\n")
+        bad = 0
+        for number in range(options.runs):
+            broken = Path(kept) / f"broken-{number}"
+            moments = sorted(draw.uniform(0.05, 0.95) * seconds / options.kills for _ in range(options.kills))
+            killed = [kill_after(options.config, broken, moment) for moment in moments]
+            code = finish(options.config, broken)
+            differing = differences(whole / name, broken / name)
+            bad += bool(code or differing)
+            stages = ", ".join(killed)
+            sys.stdout.write(
+                f"run {number}: killed in {stages}; exit {code}; {len(differing)} files differ {differing[:3]}\n"
+            )
+            sys.stdout.flush()
+    return 1 if bad else 0
+
+
+def start(config: Path, runs: Path) -> "subprocess.Popen[bytes]":
+    """Begin or go on with a run."""
+    command = [sys.executable, "-m", "agentic_r", "run", str(config), "--set", f"runs={runs}"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def finish(config: Path, runs: Path) -> int:
+    """Go on to the end; return the exit code."""
+    process = start(config, runs)
+    process.communicate()
+    return process.returncode
+
+
+def kill_after(config: Path, runs: Path, seconds: float) -> str:
+    """Begin or go on, kill -9 after so many seconds; return the stage that was at work."""
+    process = start(config, runs)
+    time.sleep(seconds)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    begun = [path.parent for path in runs.rglob("begun.json") if not (path.parent / "manifest.json").exists()]
+    return "/".join(begun[0].relative_to(runs).parts[1:]) if begun else "start-up or between stages"
+
+
+def differences(whole: Path, broken: Path) -> list[str]:
+    """Files of results that are not equal byte for byte."""
+    names = [
+        path.relative_to(whole)
+        for path in sorted(whole.rglob("*"))
+        if path.suffix in COMPARED and not (path.name in OF_TIME and len(path.relative_to(whole).parts) <= 2)
+    ]
+    kept = [name for name in names if "checkpoint-" not in name.as_posix()]
+    return [
+        name.as_posix()
+        for name in kept
+        if not (broken / name).exists() or not filecmp.cmp(whole / name, broken / name, shallow=False)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
