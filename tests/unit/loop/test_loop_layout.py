@@ -96,7 +96,7 @@ def test_another_iteration_adds_its_stages_and_keeps_those_before_it(tree):
         ("labels.judge", {"kind": "endpoint", "base_url": "http://a", "model": "m"}, AFTER_INSTANCES
             | {"iter-1/sub_answers", "iter-1/relevance"}),
         ("labels.correctness.batch_size", 4, AFTER_INSTANCES | {"iter-1/correctness"}),
-        ("labels.selection.min_relevance", 0.5, AFTER_INSTANCES),
+        ("labels.selection.min_relevance", 0.5, AFTER_INSTANCES | {"iter-1/correctness"}),
         ("contrastive.epochs", 1, AFTER_RETRIEVER | {"iter-1/retriever"}),
         ("index.bm25.k1", 1.2, {"bm25", "evaluation/bm25", "cross/warm/bm25", "cross/iter-1/bm25", *END}),
         ("evaluation.measures", ["AP"], {*EVALUATION, "export"}),
