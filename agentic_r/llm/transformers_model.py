@@ -61,7 +61,7 @@ class TransformersModel:
             reason = " ".join(str(error).split())[:300]
             raise ConfigError(f"{path}: no causal language model that can be loaded ({reason})") from None
         model.train(mode=False)
-        model.to("cuda" if torch.cuda.is_available() else "cpu")
+        torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # transformers types its own as bare
         parts = [file for file in path.iterdir() if file.suffix in _PARTS]
         return cls(model, tokenizer, fingerprint=fingerprint_files(parts))
 

@@ -180,9 +180,7 @@ def _add_iteration(plan: _Planner, config: RunConfig, iteration: int) -> None:
             "selection.min_relevance": config.labels.selection.min_relevance,
         },
     )
-    add(
-        "instances", "instances", (f"{here}/correctness",), _flat(selection=config.labels.selection)
-    )
+    add("instances", "instances", (f"{here}/correctness",), _flat(selection=config.labels.selection))
     add(
         "retriever",
         "retriever",
