@@ -81,12 +81,15 @@ class _Scale:
         return self.start + share * (self.end - self.start)
 
 
+_NO_RANGE = 1e-300  # below it steps would underflow
+
+
 def nice_ticks(low: float, high: float, *, count: int = 4) -> list[float]:
     """Return about ``count`` round numbers that enclose [low, high]: steps of 1, 2 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         raise ValueError(f"no ticks between {low} and {high}")
-    if low == high:
-        low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
+    if high - low < _NO_RANGE:
+        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
