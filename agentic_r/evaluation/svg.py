@@ -89,7 +89,9 @@ def nice_ticks(low: float, high: float, *, count: int = 4) -> list[float]:
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         raise ValueError(f"no ticks between {low} and {high}")
     if high - low < _NO_RANGE:
-        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+        size = max(abs(low), abs(high))
+        margin = 0.5 if size < _NO_RANGE else size / 2
+        low, high = low - margin, high + margin
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))

@@ -93,8 +93,8 @@ def test_another_iteration_adds_its_stages_and_keeps_those_before_it(tree):
         ("ppo.kl", 0.5, OF_AGENT),
         ("rollout.samples", 2, OF_AGENT - {"iter-1/agent", *CROSS} | AFTER_RETRIEVER),
         ("labels.candidates", 8, OF_AGENT - {"iter-1/agent", "iter-1/rollout", *CROSS} | AFTER_RETRIEVER),
-        ("labels.judge", {"kind": "endpoint", "base_url": "http://a", "model": "m"}, AFTER_INSTANCES | {"iter-1/correctness"}
-            | {"iter-1/sub_answers", "iter-1/relevance"}),
+        ("labels.judge", {"kind": "endpoint", "base_url": "http://a", "model": "m"}, AFTER_INSTANCES
+            | {"iter-1/sub_answers", "iter-1/relevance", "iter-1/correctness"}),
         ("labels.correctness.batch_size", 4, AFTER_INSTANCES | {"iter-1/correctness"}),
         ("labels.selection.min_relevance", 0.5, AFTER_INSTANCES | {"iter-1/correctness"}),
         ("contrastive.epochs", 1, AFTER_RETRIEVER | {"iter-1/retriever"}),
