@@ -71,8 +71,9 @@ def test_a_stream_that_is_no_terminal_gets_lines() -> None:
     assert type(terminal_progress(io.StringIO())) is LineProgress
 
 
-def test_silence_is_a_progress_too() -> None:
+def test_silence_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Silent()
     progress.begin("x")
     progress.update(1, 2)
     progress.end("y")
+    assert capsys.readouterr() == ("", "")

@@ -57,7 +57,7 @@ def errors(tree):
 
 
 def test_a_run_in_order_is_not_refused(tree):
-    refuse_early(RunConfig.model_validate(tree), environment={})
+    assert refuse_early(RunConfig.model_validate(tree), environment={}) is None
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,8 @@ def test_what_a_finished_stage_needed_may_be_gone(tree, tmp_path, of):
     open_stage(warm.folder(folder), warm.identity).finish()
     tree["agent"]["model"]["path"] = "gone"
     refuse_early(RunConfig.model_validate(tree))
+    (warm.folder(folder) / "manifest.json").unlink()
+    assert "agent.model.path gone" in refusal(tree)
 
 
 @pytest.mark.parametrize(
