@@ -2,7 +2,8 @@
 
 The scripted queries go to a real retriever; the passages that a step must show are put among the results
 (at a seeded rank) where it missed them, and the question's gold passages are taken out of the
-results of a step that is to miss.
+results of a step that is to miss. How many passages a step shows varies (seeded): answer correctness will
+show one alone, and an agent that has only ever seen full blocks takes a short one for the end of its search.
 """
 
 import random
@@ -60,7 +61,7 @@ def demonstration_trajectories(
         retriever: Answers the scripted queries.
         passages: By id.
         config: Budgets; a demonstration longer than the turn budget ends as the agent's would.
-        seed: Decides the ranks at which missing evidence is put in.
+        seed: Decides how many passages a step shows, and the ranks at which missing evidence is put in.
 
     Returns:
         Trajectories with log-probabilities 0 (nobody sampled them) and, for passages put in, scores 0. One whose
@@ -95,22 +96,26 @@ def _stage(
     k: int,
     generator: random.Random,
 ) -> SearchResult:
-    """Return the result as the script wants it: with what the step shows, or without the question's gold."""
+    """Return the result as the script wants it: with what the step shows, or without the question's gold.
+
+    At most ``size`` passages, drawn from 1 to ``k``, or as many as the step must show.
+    """
     if result.state == "failed":
         return result
+    size = generator.randint(1, k)
     if not step.shows:
         gold = set(question.gold_passages)
-        kept = tuple(item for item in result.passages if item.passage_id not in gold)[:k]
+        kept = tuple(item for item in result.passages if item.passage_id not in gold)[:size]
         return SearchResult(kept, "ok" if kept else "empty")
-    shown = [item.passage_id for item in result.passages[:k]]
+    shown = [item.passage_id for item in result.passages[:size]]
     needed: list[str] = []
     for evidence in step.shows:
         holders = _holders(evidence, locate, question)
         present = [key for key in shown if key in holders]
         needed += present or holders[:1]
         if not present:
-            shown.insert(generator.randrange(k), holders[0])
-    surplus = max(0, len(shown) - max(k, len(step.shows)))
+            shown.insert(generator.randrange(size), holders[0])
+    surplus = max(0, len(shown) - max(size, len(step.shows)))
     dropped = [key for key in reversed(shown) if key not in needed][:surplus]
     values = {item.passage_id: item.value for item in result.passages}
     return SearchResult(

@@ -36,6 +36,7 @@ __all__ = [
 
 _SAME_TEXT = "same text as a positive"
 _OTHER_POSITIVE = "other positive of the query"
+_SOME_FAILED = "a label failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +215,15 @@ class _Utility:
 
 
 def _select(item: LabelledQuery, *, passages: Mapping[str, Passage], settings: SelectionConfig, seed: int) -> Selection:
+    reason = _why_not(item, settings)
+    if reason:
+        return _skip(item, reason)
     whole = [
         _Utility(label.passage_id, label.relevance, label.correctness)
         for label in item.labels
         if label.relevance is not None and label.correctness is not None
     ]
     ranked = sorted(whole, key=lambda label: label.pair, reverse=True)
-    reason = _why_not(item, ranked, settings)
-    if reason:
-        return _skip(item, reason)
     positives = [label.passage_id for label in ranked if label.pair == ranked[0].pair]
     generator = np.random.default_rng(generator_seed(seed, "negatives", item.query.query_id))
     if settings.rule == "paper":
@@ -231,16 +232,28 @@ def _select(item: LabelledQuery, *, passages: Mapping[str, Passage], settings: S
     return _strictly(item, ranked, positives, texts=texts, settings=settings, generator=generator)
 
 
-def _why_not(item: LabelledQuery, ranked: Sequence[_Utility], settings: SelectionConfig) -> str:
-    """Why a query has no positive; empty where it has one."""
+def _why_not(item: LabelledQuery, settings: SelectionConfig) -> str:
+    """Why a query has no positive; empty where it has one.
+
+    Correctness is asked of the relevant candidates first: where none of them leads to a correct answer, nobody need have
+    looked at the others.
+    """
     if not item.labels:
         return "no candidates"
-    if not ranked or (settings.rule == "paper" and len(ranked) < len(item.labels)):
-        return "a label failed" if settings.rule == "paper" else "every label failed"
-    if ranked[0].correctness < 1:
-        return "no candidate leads to a correct answer"
-    if ranked[0].relevance < settings.min_relevance:
-        return "the best candidate that leads to a correct answer is not relevant enough"
+    judged = [label for label in item.labels if label.relevance is not None]
+    relevant = [label for label in judged if (label.relevance or 0.0) >= settings.min_relevance]
+    measured = [label.correctness for label in relevant if label.correctness is not None]
+    must_be_whole = settings.rule == "paper"
+    if not judged or (relevant and not measured):
+        return _SOME_FAILED if must_be_whole else "every label failed"
+    if must_be_whole and (len(judged) < len(item.labels) or len(measured) < len(relevant)):
+        return _SOME_FAILED
+    if not relevant:
+        return "no candidate is relevant enough"
+    if max(measured) < 1:
+        return "no relevant candidate leads to a correct answer"
+    if must_be_whole and any(label.correctness is None for label in item.labels):
+        return _SOME_FAILED
     return ""
 
 

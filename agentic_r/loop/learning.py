@@ -1,5 +1,6 @@
 """The stages that make and train: corpus, retrievers and their indexes, agents, labels."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -353,33 +354,39 @@ def make_relevance(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
 
 
 def make_correctness(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
-    """Whether the agent gets to the right answer from each candidate.
-
-    A query of which no candidate is relevant enough for a positive gives no instance whatever the answers: its
-    continuations are not run (counted).
-    """
+    """Whether the agent gets to the right answer from each candidate."""
     config = parts.config.labels
     records = _Iteration(parts, plan)
-    enough = {
-        item.query_id
-        for item in records.relevance()
-        if item.value is not None and item.value >= config.selection.min_relevance
-    }
+    relevant: dict[str, frozenset[str]] = {}
+    for item in records.relevance():
+        if item.value is not None and item.value >= config.selection.min_relevance:
+            relevant[item.query_id] = relevant.get(item.query_id, frozenset()) | {item.passage_id}
     queries = records.queries()
-    worth = [query for query in queries if query.query_id in enough]
     made = run_correctness(
-        worth,
+        queries,
         records.trajectories(),
         parts.questions,
         agent=parts.rollout(parts.agent(f"iter-{plan.iteration}"), retriever_name(plan.iteration - 1)),
+        relevant=relevant,
         config=config.correctness,
         seed=generator_seed(parts.config.seed, plan.iteration, "correctness"),
         output=stage.path / "continuations.jsonl",
         progress=report,
     )
-    stage.counts.update(queries=len(worth), continuations=len(made), **count_continuations(made))
-    if len(worth) < len(queries):
-        stage.skipped["query without a candidate of labels.selection.min_relevance"] = len(queries) - len(worth)
+    stage.counts.update(queries=len(queries), continuations=len(made), **count_continuations(made))
+    counted = Counter(item.query_id for item in made)
+    none_relevant = sum(query.query_id not in relevant for query in queries)
+    cut_short = sum(0 < counted[query.query_id] < len(query.candidates) for query in queries)
+    stage.skipped.update(
+        {
+            reason: count
+            for reason, count in {
+                "query without a candidate of labels.selection.min_relevance": none_relevant,
+                "rest of a query none of whose relevant candidates leads to a correct answer": cut_short,
+            }.items()
+            if count
+        }
+    )
 
 
 def make_instances(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:

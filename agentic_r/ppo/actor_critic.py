@@ -67,6 +67,9 @@ def score_tokens(
 class ActorCritic(nn.Module):
     """A policy and a critic: a linear head on the policy's states (``shared``) or on a copy of it (``separate``).
 
+    The value loss moves the critic alone. With ``shared`` it stops at the head (our choice): let into the policy's
+    trunk, it breaks an agent whose reward says nothing.
+
     Raises:
         ConfigError: the policy's logits are not what its output layer gives.
     """
@@ -97,8 +100,9 @@ class ActorCritic(nn.Module):
     def forward(self, ids_BT: torch.Tensor, attention_BT: torch.Tensor, mask_BT: torch.Tensor) -> TokenScores:
         """Score the sampled tokens of a right-padded batch."""
         sampled = score_tokens(self.policy, ids_BT, attention_BT, mask_BT, temperature=self.temperature)
-        states_ND = sampled.states_ND
-        if self.trunk is not None:
+        if self.trunk is None:
+            states_ND = sampled.states_ND.detach()
+        else:
             states_ND = _states(self.trunk, ids_BT, attention_BT, mask_BT)
         values_N = self.value_head(states_ND.float())[:, 0]
         return TokenScores(

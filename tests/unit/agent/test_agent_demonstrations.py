@@ -63,19 +63,28 @@ def test_a_script_becomes_the_turns_that_the_agent_would_have_taken(make_config:
 
 
 def test_evidence_that_the_retriever_missed_is_put_among_the_results_at_a_seeded_rank(make_config: MakeConfig) -> None:
-    places = set()
-    for number in range(30):
-        made = make(make_config(), FakeRetriever(otherwise=NOISE), HIT, key=f"d{number}")
-        assert len(shown(made)) == 3
-        assert [key for key in shown(made) if key != "gold"] == ["n0", "n1"]
-        places.add(shown(made).index("gold"))
-    assert places == {0, 1, 2}
+    blocks = set()
+    for number in range(60):
+        made = shown(make(make_config(), FakeRetriever(otherwise=NOISE), HIT, key=f"d{number}"))
+        assert [key for key in made if key != "gold"] == ["n0", "n1"][: len(made) - 1]
+        blocks.add((len(made), made.index("gold")))
+    assert blocks == {(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)}
 
 
-def test_evidence_that_the_retriever_found_stays_where_it_is(make_config: MakeConfig) -> None:
-    made = make(make_config(), FakeRetriever(otherwise=["n0", "gold", *NOISE[1:]]), HIT)
-    assert shown(made) == ["n0", "gold", "n1"]
-    assert [item.value for item in made.turns[0].passages] == [1.0, 0.9, 0.8]
+def test_a_step_shows_from_one_passage_to_a_full_block(make_config: MakeConfig) -> None:
+    found, missed = set(), set()
+    for number in range(40):
+        hit = make(make_config(), FakeRetriever(otherwise=["n0", "gold", *NOISE[1:]]), HIT, key=f"d{number}")
+        miss = make(make_config(), FakeRetriever(otherwise=["gold", *NOISE]), MISS, answer="unknown", key=f"d{number}")
+        found.add(tuple(shown(hit)))
+        missed.add(tuple(shown(miss)))
+    assert found == {("gold",), ("n0", "gold"), ("n0", "gold", "n1")}
+    assert missed == {("n0",), ("n0", "n1"), ("n0", "n1", "n2")}
+
+
+def test_evidence_that_the_retriever_found_keeps_its_value(make_config: MakeConfig) -> None:
+    made = make(make_config(passages_per_search=1), FakeRetriever(otherwise=["gold", *NOISE]), HIT)
+    assert [(item.passage_id, item.value) for item in made.turns[0].passages] == [("gold", 1.0)]
 
 
 def test_a_step_that_shows_two_pieces_shows_both_whatever_their_places(make_config: MakeConfig) -> None:
@@ -89,7 +98,7 @@ def test_a_step_that_shows_two_pieces_shows_both_whatever_their_places(make_conf
 
 def test_a_step_that_is_to_miss_shows_none_of_the_gold_passages(make_config: MakeConfig) -> None:
     made = make(make_config(), FakeRetriever(otherwise=["gold", "n0", "gold2", "n1", "n2"]), MISS, answer="unknown")
-    assert shown(made) == ["n0", "n1", "n2"]
+    assert not {"gold", "gold2"} & set(shown(made))
     assert made.correct == 0.0
 
 

@@ -22,13 +22,15 @@ OUTCOMES = {
 }
 
 
-def run(queries, path, agent=None, batch_size=2):
+def run(queries, path, agent=None, batch_size=2, relevant=None):
     agent = agent or ScriptedAgent(OUTCOMES.__getitem__)
+    all_of_them = {item.query_id: frozenset(one.passage_id for one in item.candidates) for item in queries}
     return run_correctness(
         queries,
         [TRAJECTORY],
         QUESTIONS,
         agent=agent,
+        relevant=all_of_them if relevant is None else relevant,
         config=CorrectnessConfig(batch_size=batch_size),
         seed=0,
         output=path / "continuations.jsonl",
@@ -63,3 +65,26 @@ def test_continuations_run_in_chunks_and_are_written_in_order(tmp_path):
         ("q1/0/0", "wrong"),
         ("q1/0/1", "wrong"),
     ]
+
+
+def test_the_other_candidates_are_tried_only_where_a_relevant_one_leads_to_a_correct_answer(tmp_path):
+    agent = ScriptedAgent(OUTCOMES.__getitem__)
+    queries = [candidates("one", "wrong", "right", "lost"), candidates("two", "lost", "wrong", "right", turn=1)]
+    relevant = {"q1/0/0": frozenset({"right"}), "q1/0/1": frozenset({"wrong"})}
+    made = run(queries, tmp_path, agent, relevant=relevant)
+    assert [(item.query_id, item.passage_id) for item in made] == [
+        ("q1/0/0", "wrong"),
+        ("q1/0/0", "right"),
+        ("q1/0/0", "lost"),
+        ("q1/0/1", "wrong"),
+    ]
+    assert list(read_records(tmp_path / "continuations.jsonl", Continuation)) == made
+    assert sum(len(batch) for batch in agent.batches) == 4
+    assert run(queries, tmp_path, agent, relevant=relevant) == made
+    assert sum(len(batch) for batch in agent.batches) == 4
+
+
+def test_without_a_relevant_candidate_nothing_is_tried(tmp_path):
+    agent = ScriptedAgent(OUTCOMES.__getitem__)
+    assert run([candidates("one", "right", "wrong")], tmp_path, agent, relevant={}) == []
+    assert agent.batches == []
