@@ -217,7 +217,8 @@ class WarmStartConfig(Section):
 class PpoConfig(Section):
     """PPO on sampled tokens only. Clip, value clip, gamma, lambda as published (1.2); sizes are ours.
 
-    ``agent.reward: f1`` rewards with token F1 itself; ``constant_reward`` takes the reward's place, for ablation.
+    ``agent.reward: f1`` rewards with token F1 itself. For ablation: ``constant_reward`` takes the reward's place,
+    ``shuffle_rewards`` gives each attempt the reward of another of the same step.
     """
 
     steps: int = Field(default=40, ge=0)
@@ -240,6 +241,7 @@ class PpoConfig(Section):
     whiten: bool = True
     save_every: int = Field(default=10, ge=1)
     constant_reward: float | None = None
+    shuffle_rewards: bool = False
 
 
 class RolloutConfig(Section):

@@ -235,8 +235,8 @@ def _select(item: LabelledQuery, *, passages: Mapping[str, Passage], settings: S
 def _why_not(item: LabelledQuery, settings: SelectionConfig) -> str:
     """Why a query has no positive; empty where it has one.
 
-    Correctness is asked of the relevant candidates first: where none of them leads to a correct answer, nobody need have
-    looked at the others.
+    Correctness is asked of the relevant candidates first: where none of them leads to a correct answer, the others
+    need not have been tried.
     """
     if not item.labels:
         return "no candidates"

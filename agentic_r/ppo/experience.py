@@ -118,6 +118,8 @@ class ExperienceSource(IterableDataset[Minibatch]):
         batch = pad_trajectories(kept, pad_id=0, device=self._module.value_head.weight.device)
         scored = self._score(batch)
         rewards = [reward_of(item, rule=self._rollout.config.reward, constant=config.constant_reward) for item in kept]
+        if config.shuffle_rewards:
+            random.Random(generator_seed(self._seed, "rewards", step)).shuffle(rewards)
         moves_actor = max(rewards) > min(rewards)
         metrics = {
             "reward": sum(rewards) / len(rewards),

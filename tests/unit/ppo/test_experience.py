@@ -176,3 +176,16 @@ def test_a_source_begins_at_its_first_step() -> None:
     experience.first_step = 3
     assert len(list(experience)) == 2 * experience.updates_per_step
     assert experience.updates_per_step == 2
+
+
+def test_shuffled_rewards_keep_their_sum_and_say_nothing_about_their_attempt() -> None:
+    made = [trajectory([5], turn([token]), correct=float(token < 14)) for token in range(8, 20)]
+    (batch,), metrics = one_step(made, shuffle_rewards=True, kl=0.0, gamma=1.0, whiten=False)
+    mask = batch["mask_BT"]
+    rewards = {
+        int(ids[row][0]): float(got[row][0])
+        for ids, got, row in zip(batch["ids_BT"], batch["returns_BT"], mask, strict=True)
+    }
+    assert metrics["reward"] == 0.5
+    assert sum(rewards.values()) == 6.0
+    assert {token for token, reward in rewards.items() if reward == 1.0} != set(range(8, 14))
