@@ -307,8 +307,13 @@ class LabelsConfig(Section):
 
 
 class ContrastiveConfig(Section):
-    """InfoNCE at temperature 0.01 with in-batch negatives (1.9); batch and steps are ours."""
+    """InfoNCE at temperature 0.01 with in-batch negatives (1.9); batch and steps are ours.
 
+    ``query_format`` is what the trained retriever reads; null leaves it as the base encoder has it (``question_query``,
+    as published, unless the encoder's section says otherwise).
+    """
+
+    query_format: Literal["question_query", "query"] | None = None
     batch_size: int = Field(default=16, ge=1)
     epochs: int = Field(default=2, ge=1)
     learning_rate: float = Field(default=2e-5, gt=0)

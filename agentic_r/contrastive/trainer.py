@@ -120,7 +120,7 @@ def train_retriever(
     steps = plan_steps(len(instances), batch_size=config.batch_size, epochs=config.epochs, seed=seed)
     counts = check_plan(instances, passages, steps=steps, batch_size=config.batch_size)
     plan = Plan(instances=instances, passages=passages, steps=steps, seed=seed)
-    encoder = _copy_for_training(base)
+    encoder = _copy_for_training(base, config)
     checkpoints = Checkpoints(folder / "checkpoints", identity=_identity(encoder, plan, config))
     log = StepLog(folder / "metrics.jsonl", keep_steps=checkpoints.num_steps_done)
     started, num_done_before = time.monotonic(), checkpoints.num_steps_done
@@ -296,11 +296,15 @@ def _run(
     trainer.train(resume_from_checkpoint=checkpoints.newest)
 
 
-def _copy_for_training(base: BiEncoder | Path) -> BiEncoder:
-    """Return an encoder of our own with float32 weights, whatever type the base encodes in."""
+def _copy_for_training(base: BiEncoder | Path, config: ContrastiveConfig) -> BiEncoder:
+    """Return an encoder of our own: float32 weights, whatever type the base encodes in, and the format to learn."""
     if isinstance(base, Path):
-        return BiEncoder.load(base, dtype="float32")
-    return BiEncoder(copy.deepcopy(base.model).float(), base.settings)
+        encoder = BiEncoder.load(base, dtype="float32")
+    else:
+        encoder = BiEncoder(copy.deepcopy(base.model).float(), base.settings)
+    if config.query_format is None:
+        return encoder
+    return BiEncoder(encoder.model, encoder.settings.model_copy(update={"query_format": config.query_format}))
 
 
 def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig) -> str:

@@ -198,6 +198,21 @@ def test_a_folder_as_base_gives_the_same_as_the_encoder_in_memory(base_folder, u
     assert equal(weights(tmp_path), weights(unbroken))
 
 
+@pytest.mark.parametrize(("asked", "kept"), [(None, "question_query"), ("query", "query")])
+def test_the_trained_encoder_reads_the_format_that_it_was_trained_in(base_folder, tmp_path, asked, kept):
+    train(base_folder, tmp_path, config=H13.model_copy(update={"query_format": asked}))
+    trained = BiEncoder.load(tmp_path / "encoder")
+    assert trained.settings.query_format == kept
+    text = trained.format_query(QueryText("w3", question="w1"))
+    assert ("w1" in text) is (kept == "question_query")
+    assert BiEncoder.load(base_folder).settings.query_format == "question_query"
+
+
+def test_the_format_changes_what_is_learned(base, unbroken, tmp_path):
+    train(base, tmp_path, config=H13.model_copy(update={"query_format": "query"}))
+    assert not equal(weights(tmp_path), weights(unbroken))
+
+
 def test_only_the_encoder_and_the_metrics_remain(unbroken):
     assert sorted(path.name for path in unbroken.iterdir()) == ["encoder", "metrics.jsonl"]
 
