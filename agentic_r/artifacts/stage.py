@@ -1,12 +1,12 @@
 """A stage's folder: its manifest, its refusal of strangers, its unfinished work.
 
 ``manifest.json`` is written last and atomically. A folder without one is unfinished work to go on with
-(if it was begun with the same fingerprint: ``begun.json``) or to begin anew. A folder whose manifest has
-another fingerprint is stale: the run names what changed and refuses to mix. A folder that no stage began is
-somebody's own: it is never emptied.
+(if it was begun with the same fingerprint: ``begun.json``) or, begun with another, to be set aside. A folder whose
+manifest has another fingerprint is stale: the run names what changed and refuses to mix. A folder that no stage
+began is somebody's own: it is never touched.
 """
 
-import shutil
+import itertools
 import sys
 import time
 from collections.abc import Mapping
@@ -90,11 +90,15 @@ class _Begun(BaseModel):
 
 @dataclass(slots=True)
 class StageFolder:
-    """An open stage. ``counts``, ``skipped``, ``failed`` (by reason) and ``metrics`` go into the manifest."""
+    """An open stage. ``counts``, ``skipped``, ``failed`` (by reason) and ``metrics`` go into the manifest.
+
+    ``set_aside`` is where unfinished work of another identity went, which stood in its place.
+    """
 
     path: Path
     identity: StageIdentity
     done: bool
+    set_aside: Path | None = None
     counts: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
@@ -126,7 +130,7 @@ class StageFolder:
 
 
 def open_stage(path: Path, identity: StageIdentity) -> StageFolder:
-    """Open a stage's folder: done, to be continued, or new (unfinished work of another identity is removed).
+    """Open a stage's folder: done, to be continued, or new (unfinished work of another identity is set aside).
 
     Raises:
         StaleError: the folder holds a finished stage of another identity (names what differs), or files that no
@@ -145,10 +149,9 @@ def open_stage(path: Path, identity: StageIdentity) -> StageFolder:
             skipped=dict(manifest.skipped),
             failed=dict(manifest.failed),
         )
-    if _begun_by(path) != identity.fingerprint:
-        _empty(path)
+    set_aside = None if _begun_by(path) == identity.fingerprint else _set_aside(path)
     write_json(path / _BEGUN, {"fingerprint": identity.fingerprint})
-    return StageFolder(path=path, identity=identity, done=False)
+    return StageFolder(path=path, identity=identity, done=False, set_aside=set_aside)
 
 
 def read_manifest(path: Path) -> Manifest | None:
@@ -175,19 +178,20 @@ def _begun_by(path: Path) -> str | None:
         return ""  # begun by another version
 
 
-def _empty(path: Path) -> None:
-    """Remove what an unfinished stage of another identity left but its ``begun.json``: a kill here does no harm."""
+def _set_aside(path: Path) -> Path | None:
+    """Move what an unfinished stage of another identity left to the first free ``<name>.unfinished-N``."""
     if not path.exists():
-        return
+        return None
     own = {_BEGUN, _BEGUN + ".part"}
-    others = [child for child in path.iterdir() if child.name not in own]
-    if others and not (path / _BEGUN).exists():
-        raise StaleError(f"{path}: holds {others[0].name!r}, which no stage of a run made; use another name or folder")
-    for child in others:
-        if child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child)
-        else:
-            child.unlink()
+    others = [child.name for child in path.iterdir() if child.name not in own]
+    if not others:
+        return None
+    if not (path / _BEGUN).exists():
+        raise StaleError(f"{path}: holds {others[0]!r}, which no stage of a run made; use another name or folder")
+    places = (path.with_name(f"{path.name}.unfinished-{number}") for number in itertools.count(1))
+    free = next(place for place in places if not place.exists())
+    path.rename(free)
+    return free
 
 
 def _installed() -> dict[str, str]:

@@ -73,7 +73,8 @@ def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
     _WORK[plan.kind](parts, plan, stage, progress.update)
     stage.metrics["peak_memory_bytes"] = float(_peak_memory())
     manifest = stage.finish()
-    progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest)}")
+    aside = f"; unfinished work of other settings is now in {stage.set_aside}" if stage.set_aside else ""
+    progress.end(f"{spell_seconds(manifest.seconds):>7}  {_shown(manifest)}{aside}")
     return sum(stage.failed.values())
 
 

@@ -35,23 +35,22 @@ def test_an_unfinished_stage_of_the_same_identity_keeps_its_files(tmp_path: Path
     assert (tmp_path / "s" / "work.log").read_text() == "half"
 
 
-def test_an_unfinished_stage_of_another_identity_is_emptied(tmp_path: Path) -> None:
-    open_stage(tmp_path / "s", identity(seed=0))
-    (tmp_path / "s" / "deep").mkdir()
-    (tmp_path / "s" / "deep" / "work.log").write_text("half")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "keep").write_text("mine")
-    (tmp_path / "s" / "link").symlink_to(tmp_path / "elsewhere")
-    open_stage(tmp_path / "s", identity(seed=1))
+def test_unfinished_work_of_another_identity_is_set_aside_and_kept(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        stage = open_stage(tmp_path / "s", identity(seed=seed))
+        (tmp_path / "s" / "deep").mkdir()
+        (tmp_path / "s" / "deep" / "work.log").write_text(f"half of {seed}")
+    assert stage.set_aside == tmp_path / "s.unfinished-1"
+    assert open_stage(tmp_path / "s", identity(seed=2)).set_aside == tmp_path / "s.unfinished-2"
     assert [file.name for file in (tmp_path / "s").iterdir()] == ["begun.json"]
-    assert (tmp_path / "elsewhere" / "keep").read_text() == "mine"
+    for number in (1, 2):
+        assert (tmp_path / f"s.unfinished-{number}" / "deep" / "work.log").read_text() == f"half of {number - 1}"
 
 
-def test_a_kill_while_emptying_leaves_a_folder_that_is_emptied_again(tmp_path: Path) -> None:
+def test_of_a_stage_that_was_only_begun_nothing_is_kept(tmp_path: Path) -> None:
     open_stage(tmp_path / "s", identity(seed=0))
-    (tmp_path / "s" / "left").write_text("of the emptying that was killed; begun.json still names the old identity")
-    open_stage(tmp_path / "s", identity(seed=1))
-    assert not (tmp_path / "s" / "left").exists()
+    assert open_stage(tmp_path / "s", identity(seed=1)).set_aside is None
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
 def test_a_folder_that_no_stage_began_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -67,7 +66,7 @@ def test_a_broken_begun_file_means_another_identity(tmp_path: Path, begun: bytes
     open_stage(tmp_path / "s", identity())
     (tmp_path / "s" / "begun.json").write_bytes(begun)
     (tmp_path / "s" / "work.log").write_text("half")
-    open_stage(tmp_path / "s", identity())
+    assert open_stage(tmp_path / "s", identity()).set_aside == tmp_path / "s.unfinished-1"
     assert not (tmp_path / "s" / "work.log").exists()
 
 
