@@ -10,7 +10,14 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["fingerprint_files", "fingerprint_strings", "fingerprint_text", "fingerprint_value", "generator_seed"]
+__all__ = [
+    "fingerprint_files",
+    "fingerprint_strings",
+    "fingerprint_text",
+    "fingerprint_value",
+    "generator_seed",
+    "same_text_key",
+]
 
 _CHARACTERS = 16
 
@@ -35,10 +42,14 @@ def fingerprint_strings(strings: Iterable[str]) -> str:
     return digest.hexdigest()[:_CHARACTERS]
 
 
+def same_text_key(text: str) -> str:
+    """Return the form in which two texts are "the same": compatibility forms, case and white space do not count."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 def fingerprint_text(text: str) -> str:
-    """Hash of what makes two passages the same text: compatibility forms, case and spaces do not count."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return fingerprint_strings([" ".join(folded.split())])
+    """Hash of what makes two passages the same text (``same_text_key``)."""
+    return fingerprint_strings([same_text_key(text)])
 
 
 def fingerprint_files(paths: Iterable[Path]) -> str:

@@ -27,8 +27,8 @@ from agentic_r.contrastive.loss import Identities, InfoNce, info_nce
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.step_log import StepLog, StepRecord
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.encoder.checkpoint import quiet_transformers
 from agentic_r.errors import CollapseError, ConfigError
+from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
 __all__ = ["Plan", "TrainingSummary", "identities_of", "train_retriever"]

@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from agentic_r.artifacts.fingerprint import same_text_key
 from agentic_r.corpus.readers import PlacedDocument
 from agentic_r.corpus.report import Listed, ReadingReport
-from agentic_r.corpus.text import is_empty_text, same_text_key
+from agentic_r.corpus.text import is_empty_text
 from agentic_r.errors import DataError
 from agentic_r.types import Document
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentic_r.artifacts.fingerprint import same_text_key
 from agentic_r.artifacts.jsonl import JsonObject
 from agentic_r.artifacts.records import from_json, write_records
 from agentic_r.config import FilesData
@@ -19,7 +20,6 @@ from agentic_r.corpus.questions import QuestionSet, read_marked_questions
 from agentic_r.corpus.report import Fault, Listed, ReadingReport
 from agentic_r.corpus.rows import Number, check_unicode, read_rows
 from agentic_r.corpus.store import Corpus
-from agentic_r.corpus.text import same_text_key
 from agentic_r.errors import DataError
 from agentic_r.types import Demonstration, Evidence, Question
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from agentic_r.artifacts.fingerprint import same_text_key
 from agentic_r.artifacts.jsonl import JsonObject
 from agentic_r.config import FilesData
 from agentic_r.corpus.report import Fault, Listed, ReadingReport
 from agentic_r.corpus.rows import Number, Row, check_unicode, first_field, id_field, read_rows, text_field
-from agentic_r.corpus.text import is_empty_text, same_text_key
+from agentic_r.corpus.text import is_empty_text
 from agentic_r.errors import DataError
 from agentic_r.types import Evidence, Question, Split
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from agentic_r.artifacts.fingerprint import fingerprint_strings
+from agentic_r.artifacts.fingerprint import fingerprint_strings, same_text_key
 from agentic_r.artifacts.records import from_json
 from agentic_r.corpus.build import DOCUMENTS_FILE, PASSAGES_FILE, REPORT_FILE
-from agentic_r.corpus.text import is_empty_text, same_text_key
+from agentic_r.corpus.text import is_empty_text
 from agentic_r.errors import DataError, FingerprintError, StaleError
 from agentic_r.types import Document, Passage
 

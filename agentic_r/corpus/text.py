@@ -1,4 +1,4 @@
-"""What counts as empty, as the same text, and as a word.
+"""What counts as empty, and as a word.
 
 Owned here so that the corpus, the questions and everything above agree on them.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from agentic_r.metrics.scripts import UNSPACED
 
-__all__ = ["count_words", "is_empty_text", "iter_word_spans", "same_text_key"]
+__all__ = ["count_words", "is_empty_text", "iter_word_spans"]
 
 # A word: one character of an unspaced script with the marks that cling to it, or a run without white space.
 _WORD = re.compile(rf"[^\w\s]*[{UNSPACED}][^\w\s]*|[^\s{UNSPACED}]+")
@@ -19,11 +19,6 @@ _INVISIBLE = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 def is_empty_text(text: str) -> bool:
     """Say whether a reader would see nothing: only white space, control and zero-width characters."""
     return all(character.isspace() or unicodedata.category(character) in _INVISIBLE for character in text)
-
-
-def same_text_key(text: str) -> str:
-    """Return the form in which two texts are "the same": case and white space do not count."""
-    return " ".join(text.casefold().split())
 
 
 def iter_word_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -14,12 +14,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from agentic_r.encoder.checkpoint import fast_tokenizer, fit_checkpoint, load_sentence_transformer, quiet_transformers
+from agentic_r.encoder.checkpoint import fast_tokenizer, fit_checkpoint, load_sentence_transformer
 from agentic_r.encoder.identity import model_fingerprint
 from agentic_r.encoder.settings import EncoderSettings, WeightType, read_settings, write_settings
 from agentic_r.encoder.text import FormattedQuery, fit_query, passage_text, query_text, strip_control_tokens
 from agentic_r.errors import DataError
 from agentic_r.protocols import Vectors
+from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, QueryText
 
 __all__ = ["BiEncoder", "CutCounts", "Features", "PassageLengths"]

@@ -4,10 +4,7 @@ Owns what of a checkpoint is accepted, changed (pooler, normalisation, prompts, 
 then done with it is ``bi_encoder.py``'s.
 """
 
-import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,12 +12,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.transformer import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
 
 from agentic_r.encoder.settings import EncoderSettings, WeightType
 from agentic_r.errors import ConfigError
+from agentic_r.quiet import quiet_transformers
 
-__all__ = ["TORCH_TYPES", "fast_tokenizer", "fit_checkpoint", "load_sentence_transformer", "quiet_transformers"]
+__all__ = ["TORCH_TYPES", "fast_tokenizer", "fit_checkpoint", "load_sentence_transformer"]
 
 TORCH_TYPES: dict[WeightType, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -32,20 +29,6 @@ def load_sentence_transformer(path: Path, *, dtype: WeightType, device: str | No
         return SentenceTransformer(
             str(path), local_files_only=True, device=device, model_kwargs={"dtype": TORCH_TYPES[dtype]}
         )
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep loading and saving from drawing bars and from reporting the pooler that we leave out."""
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity(logging.ERROR)
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def fast_tokenizer(model: SentenceTransformer) -> PreTrainedTokenizerBase:

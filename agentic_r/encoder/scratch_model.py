@@ -18,7 +18,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from agentic_r.artifacts.fingerprint import generator_seed
 from agentic_r.config import ScratchEncoder
-from agentic_r.encoder.checkpoint import quiet_transformers
+from agentic_r.quiet import quiet_transformers
 
 __all__ = ["new_model"]
 

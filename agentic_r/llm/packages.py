@@ -5,10 +5,8 @@ downloaded. What is then done with a folder is ``transformers_model.py``'s.
 """
 
 import io
-import logging
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from agentic_r.artifacts.fingerprint import fingerprint_files
 from agentic_r.errors import ConfigError, MissingPartError
 from agentic_r.llm.shape import ModelShape
+from agentic_r.quiet import quiet_transformers
 
 __all__ = ["GGUF_REQUIREMENT", "PACKAGE", "PACKAGES", "PackagedModel", "find_package", "language_model_folder"]
 
@@ -111,7 +110,7 @@ def _convert_gguf(file: Path, folder: Path) -> None:
     import torch  # heavy, and needed for a first use alone
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with _quiet(), redirect_stderr(io.StringIO()):  # a bar that no setting turns off
+    with quiet_transformers(), redirect_stderr(io.StringIO()):  # a bar that no setting turns off
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32, local_files_only=True
@@ -120,19 +119,3 @@ def _convert_gguf(file: Path, folder: Path) -> None:
         model.hf_quantizer = None  # type: ignore[assignment]  # as transformers leaves it for plain weights
         model.bfloat16().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the conversion from drawing bars and warning about its own speed."""
-    from transformers.utils import logging as transformers_logging
-
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity(logging.ERROR)
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.encoder.checkpoint import quiet_transformers
 from agentic_r.encoder.settings import EncoderSettings
+from agentic_r.quiet import quiet_transformers
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -1,7 +1,8 @@
 import pytest
 
+from agentic_r.artifacts.fingerprint import same_text_key
 from agentic_r.corpus.passages import split_document
-from agentic_r.corpus.text import count_words, is_empty_text, same_text_key
+from agentic_r.corpus.text import count_words, is_empty_text
 from agentic_r.types import Document, Passage
 
 
