@@ -3,6 +3,9 @@
     python tests/e2e/killing.py CONFIG --runs 10 --kills 1        # ten runs, each killed once
     python tests/e2e/killing.py CONFIG --runs 1 --kills 5         # one run, killed five times
 
+``--unbroken RUNS --seconds S`` compares with a run that stands under RUNS and took so long, instead of making one;
+``--set`` is handed on to ``agentic-r run``.
+
 Too long for the test suite; prints one line a run and exits 1 if any differs.
 """
 
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -31,22 +35,29 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--unbroken", type=Path)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--set", dest="settings", action="append", default=[])
     options = parser.parse_args()
-    name = yaml.safe_load(options.config.read_text(encoding="utf-8"))["name"]
+    if (options.unbroken is None) != (options.seconds is None):
+        parser.error("--unbroken and --seconds go together")
+    run = Run(options.config, options.settings)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as kept:
-        whole = Path(kept) / "unbroken"
-        began = time.monotonic()
-        start(options.config, whole).communicate()
-        seconds = time.monotonic() - began
+        whole, seconds = options.unbroken, options.seconds
+        if whole is None:
+            whole = Path(kept) / "unbroken"
+            began = time.monotonic()
+            run.start(whole).communicate()
+            seconds = time.monotonic() - began
         sys.stdout.write(f"unbroken: {seconds:.0f} s\n")
         bad = 0
         for number in range(options.runs):
             broken = Path(kept) / f"broken-{number}"
             moments = sorted(draw.uniform(0.05, 0.95) * seconds / options.kills for _ in range(options.kills))
-            killed = [kill_after(options.config, broken, moment) for moment in moments]
-            code = finish(options.config, broken)
-            differing = differences(whole / name, broken / name)
+            killed = [run.kill_after(broken, moment) for moment in moments]
+            code = run.finish(broken)
+            differing = differences(whole / run.name, broken / run.name)
             bad += bool(code or differing)
             stages = ", ".join(killed)
             sys.stdout.write(
@@ -56,27 +67,40 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def start(config: Path, runs: Path) -> "subprocess.Popen[bytes]":
-    """Begin or go on with a run."""
-    command = [sys.executable, "-m", "agentic_r", "run", str(config), "--set", f"runs={runs}"]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+@dataclass(frozen=True)
+class Run:
+    """A configuration with its overrides."""
 
+    config: Path
+    settings: list[str]
 
-def finish(config: Path, runs: Path) -> int:
-    """Go on to the end; return the exit code."""
-    process = start(config, runs)
-    process.communicate()
-    return process.returncode
+    @property
+    def name(self) -> str:
+        """The run's folder under ``runs``."""
+        given = [item.removeprefix("name=") for item in self.settings if item.startswith("name=")]
+        return given[-1] if given else str(yaml.safe_load(self.config.read_text(encoding="utf-8"))["name"])
 
+    def start(self, runs: Path) -> "subprocess.Popen[bytes]":
+        """Begin or go on."""
+        command = [sys.executable, "-m", "agentic_r", "run", str(self.config)]
+        for setting in [*self.settings, f"runs={runs}"]:
+            command += ["--set", setting]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-def kill_after(config: Path, runs: Path, seconds: float) -> str:
-    """Begin or go on, kill -9 after so many seconds; return the stage that was at work."""
-    process = start(config, runs)
-    time.sleep(seconds)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    begun = [path.parent for path in runs.rglob("begun.json") if not (path.parent / "manifest.json").exists()]
-    return "/".join(begun[0].relative_to(runs).parts[1:]) if begun else "start-up or between stages"
+    def finish(self, runs: Path) -> int:
+        """Go on to the end; return the exit code."""
+        process = self.start(runs)
+        process.communicate()
+        return process.returncode
+
+    def kill_after(self, runs: Path, seconds: float) -> str:
+        """Begin or go on, kill -9 after so many seconds; return the stage that was at work."""
+        process = self.start(runs)
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        begun = [path.parent for path in runs.rglob("begun.json") if not (path.parent / "manifest.json").exists()]
+        return "/".join(begun[0].relative_to(runs).parts[1:]) if begun else "start-up or between stages"
 
 
 def differences(whole: Path, broken: Path) -> list[str]:
