@@ -40,6 +40,8 @@ from agentic_r.world.questions import ask_questions, demonstrate
 IGNORED = -100
 WIDTH = 220  # tokens a sequence
 FIRST_WORLD_SEED = 1_000_000_000  # apart from the seeds that people give their runs
+RIVALS = (0, 0, 1, 1, 2)  # passages in a reading lesson that say the same of something else, drawn evenly
+SHARE_OF_LIKE_NAMES = 0.5  # of the protocol's search results
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,18 @@ class Library:
         self.namesakes: dict[str, list[Thing]] = defaultdict(list)
         for thing in self.world.things.values():
             self.namesakes[thing.name].append(thing)
+
+    def rival(self, of: tuple[Thing, str], draw: random.Random) -> tuple[Thing, str]:
+        """A paragraph that says the same of something else, often of a like name: good retrievers show these too."""
+        thing, text = of
+        facts = self.world.facts
+        relations = [item.word for item in RELATIONS if item.subject == thing.kind]
+        said = [word for word in relations if facts[thing.id, word].sentence in text] or [draw.choice(relations)]
+        peers = [item for item in self.world.things.values() if item.kind == thing.kind and item.id != thing.id]
+        alike = [item for item in peers if set(item.name.split()) & set(thing.name.split())]
+        other = draw.choice(alike if alike and draw.random() < 0.6 else peers)
+        told = [line for line in self.paragraphs[other.id] if facts[other.id, said[0]].sentence in line]
+        return other, draw.choice(told or self.paragraphs[other.id])
 
 
 class Teacher:
@@ -97,7 +111,11 @@ class Teacher:
         family = library.namesakes[draw.choice(list(world.things.values())).name]
         pool = [(thing, text) for thing in family for text in library.paragraphs[thing.id]]
         shown = draw.sample(pool, min(draw.choice([2, 3, 3, 3]), len(pool)))
-        if draw.random() < 0.5:
+        stays, *others = draw.sample(range(len(shown)), len(shown))
+        rivals = draw.choice(RIVALS)
+        for place in others[:rivals]:
+            shown[place] = library.rival(shown[stays], draw)
+        if not rivals and draw.random() < 0.5:
             other = draw.choice(list(world.things.values()))
             shown[draw.randrange(len(shown))] = (other, draw.choice(library.paragraphs[other.id]))
         draw.shuffle(shown)
@@ -131,7 +149,7 @@ class Teacher:
 
 
 class ByName:
-    """Stands for a retriever: passages at random from documents whose name the query holds, then from any."""
+    """Stands for a retriever: passages of documents whose name the query holds, then of like names, then of any."""
 
     fingerprint = "by name"
 
@@ -150,9 +168,12 @@ class ByName:
         ]
 
     def _draw(self, query: str, k: int) -> list[str]:
+        asked = set(query.split())
         named = [item.id for item in self._corpus.passages.values() if item.title in query]
+        alike = [item.id for item in self._corpus.passages.values() if asked & set(item.title.split())]
         self._random.shuffle(named)
-        others = self._random.sample(list(self._corpus.passages), k)
+        others = self._random.sample(alike, min(k, len(alike))) if self._random.random() < SHARE_OF_LIKE_NAMES else []
+        others += self._random.sample(list(self._corpus.passages), k)
         return list(dict.fromkeys([*named, *others]))[:k]
 
 
