@@ -5,9 +5,10 @@
 It learns to read: fresh worlds of other seeds than any run's, a few passages, then every fact in them (and some that
 are not: "unknown") asked again and again, loss on the values only; and sequences of random words repeated, loss on
 the repeats. Up to two of the passages are rivals, which say the same of something else: a good retriever shows such
-passages side by side, and the right one must still be read. Then it learns the search protocol from demonstrations over such worlds, good and lazy ones mixed, with
-made-up search results: a run's own warm start continues this on its own world and retriever, and PPO
-chooses among the strategies. About half an hour on one core; the same seed and thread count give the same weights.
+passages side by side, and the right one must still be read. Then it learns the search protocol from demonstrations over
+such worlds, good and lazy ones mixed, with made-up search results: a run's own warm start continues this on its own
+world and retriever, and PPO chooses among the strategies. About half an hour on one core; the same seed and thread
+count give the same weights.
 """
 
 import argparse
