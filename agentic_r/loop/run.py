@@ -143,7 +143,8 @@ def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> Path | None:
         source = plan.folder(other)
         manifest = read_manifest(source)
         if manifest is not None and manifest.fingerprint == plan.identity.fingerprint:
-            shutil.rmtree(folder, ignore_errors=True)
+            open_stage(folder, plan.identity)  # sets other work aside, and refuses a folder that no stage made
+            shutil.rmtree(folder)
             part = folder.with_name(folder.name + ".part")
             shutil.rmtree(part, ignore_errors=True)
             shutil.copytree(source, part, copy_function=_link)

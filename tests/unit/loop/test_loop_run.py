@@ -98,6 +98,16 @@ def test_what_fits_is_taken_over_from_another_run_and_the_rest_is_made(config):
     assert [item.state for item in preview(new, until="bm25").stages] == ["done", "done"]
 
 
+def test_taking_over_a_stage_never_removes_what_no_stage_made(config):
+    go(config("old"))
+    new = config("new", reuse=[config("old").folder])
+    (new.folder / "corpus").mkdir(parents=True)
+    (new.folder / "corpus" / "thesis.txt").write_text("years of work")
+    with pytest.raises(StaleError, match=r"thesis\.txt"):
+        go(new)
+    assert (new.folder / "corpus" / "thesis.txt").read_text() == "years of work"
+
+
 def test_a_run_that_is_not_there_cannot_be_reused(config, tmp_path):
     with pytest.raises(ConfigError, match=r"reuse: .*: no such folder"):
         go(config(reuse=[tmp_path / "gone"]))
