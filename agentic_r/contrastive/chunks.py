@@ -34,10 +34,15 @@ _ATTENTION_COPIES = 3
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """``texts`` of one forward pass at most; ``activation_bytes`` that all kept chunks may hold, by estimate."""
+    """``texts`` of one forward pass at most; ``activation_bytes`` that kept chunks may hold, by estimate.
+
+    A single chunk stays within them too. With 0 bytes nothing is kept, and ``texts`` alone limit a chunk.
+    ``keeps_layers`` is False where every layer is computed twice, keeping its input only.
+    """
 
     texts: int
     activation_bytes: int
+    keeps_layers: bool = True
 
 
 class ChunkedEncoder(nn.Module):
@@ -78,9 +83,8 @@ class ChunkedEncoder(nn.Module):
         return vectors
 
     def _fits(self, num_texts: int, length: int) -> bool:
-        return num_texts <= self.limits.texts and (
-            self._estimate(num_texts * length, length) <= self.limits.activation_bytes
-        )
+        limit = self.limits.activation_bytes
+        return num_texts <= self.limits.texts and (not limit or self._estimate(num_texts * length, length) <= limit)
 
     def _bytes(self, chunk: Features) -> int:
         num_texts, width = chunk["input_ids"].shape
@@ -91,8 +95,11 @@ class ChunkedEncoder(nn.Module):
         backbone = self.model.transformers_model
         assert backbone is not None, "the encoder's first module is a Transformer"
         shape = backbone.config
-        floats: int = _FLOATS_PER_UNIT * shape.hidden_size + _ATTENTION_COPIES * shape.num_attention_heads * length
         layers: int = shape.num_hidden_layers
+        if not self.limits.keeps_layers:
+            width: int = shape.hidden_size
+            return 4 * num_tokens * layers * width
+        floats: int = _FLOATS_PER_UNIT * shape.hidden_size + _ATTENTION_COPIES * shape.num_attention_heads * length
         return 4 * num_tokens * layers * floats
 
 

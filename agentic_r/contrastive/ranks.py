@@ -13,13 +13,21 @@ pass (``Ranks.gradient_scale``).
 Shapes: N texts of the whole batch, S of them on this process, D dimensions.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+import numpy as np
 import torch
+from accelerate import PartialState  # type: ignore[import-untyped]  # it has no types
 from torch import Tensor, distributed
 
-__all__ = ["Ranks", "deal_out", "present_ranks"]
+from agentic_r.protocols import Vectors
+
+__all__ = ["Ranks", "deal_out", "present_ranks", "start_ranks"]
+
+_PATIENCE = timedelta(days=2)  # the first process may read, mine or index for long while the others wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,17 @@ class Ranks:
         order = torch.tensor([text for share in shares for text in share], device=own_SD.device)
         return torch.cat(parts)[order.argsort()]
 
+    def gather_rows(self, own: Vectors) -> Vectors:
+        """Return all rows where this process has every ``world``-th, from ``rank``; no gradients."""
+        if self.world == 1:
+            return own
+        parts: list[Vectors] = [own] * self.world
+        distributed.all_gather_object(parts, own)
+        rows = np.empty((sum(map(len, parts)), own.shape[1]), dtype=own.dtype)
+        for rank, part in enumerate(parts):
+            rows[rank :: self.world] = part
+        return rows
+
     def wait(self) -> None:
         """Return when every process has come here."""
         if self.world > 1:
@@ -71,6 +90,13 @@ def present_ranks() -> Ranks:
     if distributed.is_available() and distributed.is_initialized():
         return Ranks(distributed.get_rank(), distributed.get_world_size())
     return Ranks()
+
+
+def start_ranks() -> Ranks:
+    """Let the processes that a launcher started meet, before the trainer does; alone there is nothing to do."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    return present_ranks()
 
 
 def deal_out(lengths: Sequence[int], *, world: int) -> list[list[int]]:

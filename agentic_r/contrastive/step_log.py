@@ -26,6 +26,7 @@ class StepRecord:
         num_rows: Queries.
         num_columns: Distinct passages.
         num_rows_without_negatives: Rows left out of the mean.
+        num_likely_positives: Negatives left out by ``contrastive.false_negative_margin``, over all rows.
         loss: None where it was not finite.
         grad_norm: Before clipping; None where it was not finite.
         positive_similarity: Mean cosine of queries and their own positives.
@@ -39,6 +40,7 @@ class StepRecord:
     num_rows: int
     num_columns: int
     num_rows_without_negatives: int
+    num_likely_positives: int
     loss: float | None
     grad_norm: float | None
     positive_similarity: float | None

@@ -19,16 +19,17 @@ from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_tex
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import Batch, make_batch
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits, join_features
-from agentic_r.contrastive.loss import Identities, InfoNce, info_nce
+from agentic_r.contrastive.loss import Identities, InfoNce, SoftTargets, matryoshka_info_nce
 from agentic_r.contrastive.ranks import deal_out, present_ranks
 from agentic_r.contrastive.step_log import StepLog, StepRecord
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import CollapseError
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
-__all__ = ["Plan", "RetrieverTrainer", "identities_of"]
+__all__ = ["Plan", "RetrieverTrainer", "identities_of", "soft_targets_of"]
 
 MAX_SKIPPED_IN_A_ROW = 2  # our choice: the third says that the weights, not one batch, are broken
+_MAX_SKIPPED_FLOAT16 = 20  # its loss scale begins at 2^16 and is halved at each overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,21 @@ def identities_of(batch: Batch, device: torch.device) -> Identities:
     )
 
 
+def soft_targets_of(batch: Batch, config: ContrastiveConfig, device: torch.device) -> SoftTargets | None:
+    """Spread each graded row over its own passages: softmax of relevance / temperature; None where that is off."""
+    if not config.soft_target_weight:
+        return None
+    columns = {passage.id: column for column, passage in enumerate(batch.passages)}
+    share_BP = torch.zeros(len(batch.instances), len(batch.passages), device=device)
+    for row, instance in enumerate(batch.instances):
+        if instance.relevance:
+            own = [columns[name] for name in (instance.positive, *instance.negatives)]
+            share_BP[row, own] = (
+                (torch.tensor(instance.relevance) / config.soft_target_temperature).softmax(0).to(device)
+            )
+    return SoftTargets(share_BP, config.soft_target_weight)
+
+
 def _id_hash(passage: Passage) -> int:
     return int(fingerprint_strings([passage.id]), 16) >> 1
 
@@ -80,7 +96,15 @@ class RetrieverTrainer(Trainer):
         callbacks: list[TrainerCallback],
     ) -> None:
         """Take what one training consists of; the module that is optimised is the encoder in chunks."""
-        limits = ChunkLimits(texts=config.mini_batch_size, activation_bytes=config.activation_bytes)
+        if config.gradient_checkpointing and encoder.model.transformers_model is not None:
+            encoder.model.transformers_model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
+                {"use_reentrant": False}
+            )
+        limits = ChunkLimits(
+            texts=config.mini_batch_size,
+            activation_bytes=config.activation_bytes,
+            keeps_layers=not config.gradient_checkpointing,
+        )
         module = ChunkedEncoder(encoder.model, limits, unpadded=config.unpadded)
         super().__init__(model=module, args=arguments, callbacks=callbacks)
         self.remove_callback(PrinterCallback)
@@ -104,12 +128,7 @@ class RetrieverTrainer(Trainer):
         result = self._loss(model, batch)
         grad_norm = self._gradients(model, result.loss)
         self._log.append(self._record(step, batch, result, grad_norm))
-        if self._log.num_skipped_last > MAX_SKIPPED_IN_A_ROW:
-            raise CollapseError(
-                f"contrastive training stopped: steps {step - MAX_SKIPPED_IN_A_ROW} to {step} gave no finite loss or "
-                f"gradient; lower contrastive.learning_rate {self._config.learning_rate} or start from another base; "
-                f"checkpoints before that are in {self.args.output_dir}"
-            )
+        self._stop_broken(step)
         return result.loss.detach()
 
     def _loss(self, model: nn.Module, batch: Batch) -> InfoNce:
@@ -126,24 +145,45 @@ class RetrieverTrainer(Trainer):
             ),
         )
         vectors_ND = self._ranks.gather(model(features), shares)
-        return info_nce(
+        return matryoshka_info_nce(
             vectors_ND[: len(queries)],
             vectors_ND[len(queries) :],
+            dimensions=self._config.matryoshka_dims,
             identities=identities_of(batch, vectors_ND.device),
             temperature=self._config.temperature,
+            false_negative_margin=self._config.false_negative_margin,
+            soft_targets=soft_targets_of(batch, self._config, vectors_ND.device),
         )
 
+    def _stop_broken(self, step: int) -> None:
+        limit = _MAX_SKIPPED_FLOAT16 if self._config.precision == "float16" else MAX_SKIPPED_IN_A_ROW
+        if self._log.num_skipped_last > limit:
+            raise CollapseError(
+                f"contrastive training stopped: steps {step - limit} to {step} gave no finite loss or "
+                f"gradient; lower contrastive.learning_rate {self._config.learning_rate} or start from another base; "
+                f"checkpoints before that are in {self.args.output_dir}"
+            )
+
     def _gradients(self, model: nn.Module, loss: Tensor) -> float | None:
-        """Back-propagate; drop the gradients (so that the optimizer passes over them) unless all are finite."""
-        if not math.isfinite(loss.item()):
+        """Back-propagate; drop the gradients (so that the optimizer passes over them) unless all are finite.
+
+        In float16 the scaler drops them itself, and must see them to lower its scale.
+        """
+        scaler = self.accelerator.scaler
+        if scaler is None and not math.isfinite(loss.item()):
             return None
         self.accelerator.backward(loss * self._ranks.gradient_scale)
+        if self.is_deepspeed_enabled:  # it has stepped already, and skips what is not finite by itself
+            engine: Any = self.model_wrapped  # Any: DeepSpeed's engine is untyped
+            engine_norm = float(engine.get_global_grad_norm())
+            return engine_norm if math.isfinite(engine_norm) else None
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).item()
+        norm = torch.nn.utils.get_total_norm(gradients).item() / (1.0 if scaler is None else scaler.get_scale())
         if math.isfinite(norm):
             return norm
-        for parameter in model.parameters():
-            parameter.grad = None
+        if scaler is None:
+            for parameter in model.parameters():
+                parameter.grad = None
         return None
 
     def _record(self, step: int, batch: Batch, result: InfoNce, grad_norm: float | None) -> StepRecord:
@@ -154,6 +194,7 @@ class RetrieverTrainer(Trainer):
             num_rows=len(batch.instances),
             num_columns=len(batch.passages),
             num_rows_without_negatives=result.num_rows_without_negatives,
+            num_likely_positives=result.num_likely_positives,
             loss=_finite(result.loss),
             grad_norm=grad_norm,
             positive_similarity=_finite(result.positive_similarity),

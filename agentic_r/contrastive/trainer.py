@@ -16,9 +16,12 @@ from pathlib import Path
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_value
+from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_value, generator_seed
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import PlanCounts, check_plan, plan_steps
+from agentic_r.contrastive.dev import DevEvaluation, DevLog, DevRecord, DevSet, split_dev
+from agentic_r.contrastive.fit import refuse_unfit
+from agentic_r.contrastive.lora import add_lora
 from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.step_log import StepLog
@@ -42,6 +45,7 @@ class TrainingSummary:
         counts: What the plan held; None where nothing was trained.
         num_steps_skipped: Steps whose loss or gradient was not finite.
         final_loss: Mean over the last epoch's steps that were not skipped.
+        dev: The evaluation whose weights were kept; None without dev evaluation.
         seconds: Time of this process in training, and ``instances_per_s`` its speed; both 0 where it only had
             to load finished work.
         encoder: Folder of the trained encoder; None where nothing was trained.
@@ -53,6 +57,7 @@ class TrainingSummary:
     counts: PlanCounts | None = None
     num_steps_skipped: int = 0
     final_loss: float | None = None
+    dev: DevRecord | None = None
     seconds: float = 0.0
     instances_per_s: float = 0.0
     encoder: Path | None = None
@@ -68,8 +73,12 @@ def train_retriever(
     seed: int,
     threads: int,
     progress: Callable[[int, int], None],
+    dev: DevSet | None = None,
 ) -> TrainingSummary:
     """Train a copy of ``base`` and write it to ``folder/encoder``, with ``folder/metrics.jsonl`` beside it.
+
+    With a dev set, given or held out by ``config.dev_share``, the weights written are those that did best on it, the
+    base's own included, and ``folder/dev.jsonl`` has the evaluations; else they are the last.
 
     Run again after a kill, it goes on from its last whole checkpoint and ends, on the same machine with the same
     number of threads on CPU, with the weights of an unbroken run.
@@ -83,9 +92,11 @@ def train_retriever(
         seed: Decides order and dropout.
         threads: CPU threads of torch while training.
         progress: Called with (steps done, steps in all).
+        dev: Queries to measure on while training; by default those that ``config.dev_share`` holds out.
 
     Raises:
-        ConfigError: the batch size leaves instances without any negative, or processes without a query.
+        ConfigError: a setting does not fit the instances, the encoder or this machine; the batch size leaves
+            instances without any negative, or processes without a query.
         DataError: an instance names a passage that does not exist, or a whole step has no negatives.
         CollapseError: three steps in a row were not finite.
     """
@@ -98,46 +109,99 @@ def train_retriever(
             ),
             num_instances=len(instances),
         )
+    num_given = len(instances)
+    if dev is None and config.dev_share:
+        instances, dev = split_dev(instances, passages, share=config.dev_share, seed=seed)
     steps = plan_steps(len(instances), batch_size=config.batch_size, epochs=config.epochs, seed=seed)
     counts = check_plan(instances, passages, steps=steps, batch_size=config.batch_size)
     plan = Plan(instances=instances, passages=passages, steps=steps, seed=seed)
     encoder = _copy_for_training(base)
+    refuse_unfit(config, encoder, instances)
+    identity = _identity(encoder, plan, config, dev)
     arguments = _arguments(config, folder=folder / "checkpoints", num_steps=len(steps), seed=seed, encoder=encoder)
     ranks = _ranks(config, steps)
-    identity = _identity(encoder, plan, config)
     if not ranks.is_first:
         ranks.wait()
     checkpoints = Checkpoints(folder / "checkpoints", identity=identity, is_owner=ranks.is_first)
     log = StepLog(folder / "metrics.jsonl", keep_steps=checkpoints.num_steps_done, is_owner=ranks.is_first)
+    dev_log = None if dev is None else _open_dev_log(folder, checkpoints, config, ranks)
     if ranks.is_first:
         ranks.wait()
+    merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
+    evaluation = None
+    if dev is not None and dev_log is not None:
+        evaluation = DevEvaluation(encoder, dev, dev_log, config, ranks)
     started, num_done_before = time.monotonic(), checkpoints.num_steps_done
     with _torch_threads(threads), quiet_transformers():
-        watcher = _Watcher(checkpoints, progress, ranks)
+        watcher = _Watcher(checkpoints, progress, ranks, evaluation)
         trainer = RetrieverTrainer(encoder, plan, config, arguments=arguments, log=log, callbacks=[watcher])
         progress(checkpoints.num_steps_done, len(steps))
-        trainer.train(resume_from_checkpoint=checkpoints.newest)
+        if evaluation is None or not evaluation.is_over:
+            trainer.train(resume_from_checkpoint=checkpoints.newest)
+        if dev_log is not None:
+            dev_log.restore_best(encoder.model)
+        if merge is not None:
+            merge()
     seconds = time.monotonic() - started
     checkpoints.finish(encoder, folder / "encoder")
     ranks.wait()
     num_rows = sum(record.num_rows for record in log.records[num_done_before:])
-    return _summary(plan, counts, log, config, seconds=seconds, num_rows=num_rows, encoder=folder / "encoder")
+    return _summary(
+        plan,
+        counts,
+        log,
+        config,
+        num_given=num_given,
+        dev=None if dev_log is None else dev_log.best,
+        seconds=seconds,
+        num_rows=num_rows,
+        encoder=folder / "encoder",
+    )
 
 
 class _Watcher(TrainerCallback):
-    """Reports progress and marks whole checkpoints."""
+    """Reports progress, evaluates, marks whole checkpoints."""
 
-    def __init__(self, checkpoints: Checkpoints, progress: Callable[[int, int], None], ranks: Ranks) -> None:
-        self._checkpoints, self._progress, self._ranks = checkpoints, progress, ranks
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        progress: Callable[[int, int], None],
+        ranks: Ranks,
+        evaluation: DevEvaluation | None,
+    ) -> None:
+        self._checkpoints, self._progress, self._ranks, self._evaluation = checkpoints, progress, ranks, evaluation
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if self._evaluation is not None:
+            self._evaluation.begin()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
+        if self._evaluation is not None:
+            self._evaluation.after_step(state.global_step, is_last=state.global_step == state.max_steps)
+            if self._evaluation.is_over:
+                control.should_training_stop = True
         self._progress(state.global_step, state.max_steps)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         self._ranks.wait()  # every process writes its part of a checkpoint
         self._checkpoints.mark_whole(state.global_step)
+        if self._evaluation is not None:
+            self._evaluation.log.forget_worse()
+
+
+def _open_dev_log(folder: Path, checkpoints: Checkpoints, config: ContrastiveConfig, ranks: Ranks) -> DevLog:
+    return DevLog(
+        folder / "dev.jsonl",
+        weights_folder=checkpoints.folder,
+        measure=config.dev_measures[0],
+        keep_steps=checkpoints.num_steps_done,
+        is_begun=checkpoints.newest is not None,
+        is_owner=ranks.is_first,
+    )
 
 
 def _arguments(
@@ -161,6 +225,8 @@ def _arguments(
         logging_nan_inf_filter=False,
         report_to="none",
         disable_tqdm=True,
+        bf16=config.precision == "bfloat16",
+        fp16=config.precision == "float16",
         use_cpu=encoder.model.device.type == "cpu",
         dataloader_pin_memory=False,
         remove_unused_columns=False,
@@ -197,7 +263,7 @@ def _copy_for_training(base: BiEncoder | Path) -> BiEncoder:
     return BiEncoder(copy.deepcopy(base.model).float(), base.settings)
 
 
-def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig) -> str:
+def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig, dev: DevSet | None) -> str:
     named = {
         name: plan.passages[name]
         for instance in plan.instances
@@ -210,6 +276,7 @@ def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig) -> str:
             "passages": fingerprint_strings(repr(named[name]) for name in sorted(named)),
             "config": config.model_dump(),
             "seed": plan.seed,
+            "dev": None if dev is None else dev.fingerprint,
         }
     )
 
@@ -220,6 +287,8 @@ def _summary(
     log: StepLog,
     config: ContrastiveConfig,
     *,
+    num_given: int,
+    dev: DevRecord | None,
     seconds: float,
     num_rows: int,
     encoder: Path,
@@ -230,17 +299,24 @@ def _summary(
     return TrainingSummary(
         trained=True,
         reason=(
-            f"trained on {len(plan.instances)} instances in {counts.steps} steps; {num_skipped} steps skipped, "
-            f"{counts.rows_without_negatives} rows without negatives, {counts.short_instances} short instances"
+            f"trained on {len(plan.instances)} instances in {len(log.records)} of {counts.steps} steps; "
+            f"{num_skipped} steps skipped, {counts.rows_without_negatives} rows without negatives, "
+            f"{counts.short_instances} short instances"
+            + ("" if dev is None else f"; kept the weights of step {dev.step}, {_measured(dev)} on the dev set")
         ),
-        num_instances=len(plan.instances),
+        num_instances=num_given,
         counts=counts,
         num_steps_skipped=num_skipped,
         final_loss=sum(losses) / len(losses) if losses else None,
+        dev=dev,
         seconds=seconds if num_rows else 0.0,
         instances_per_s=num_rows / seconds if num_rows else 0.0,
         encoder=encoder,
     )
+
+
+def _measured(dev: DevRecord) -> str:
+    return ", ".join(f"{measure} {value:.4f}" for measure, value in dev.values.items())
 
 
 @contextmanager

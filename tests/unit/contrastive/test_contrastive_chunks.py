@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_encoder import tiny_encoder
 
@@ -126,6 +126,7 @@ def test_batches_are_joined_with_their_padding_on_the_side_on_which_it_was():
         assert join_features(narrow, other)["attention_mask"].tolist() == [joined, wide]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 6), st.integers(1, 30))
 def test_chunks_hold_every_row_once_within_the_budget(lengths, texts, max_tokens):
     ids = torch.tensor([[row + 1] * length + [0] * (9 - length) for row, length in enumerate(lengths)])
@@ -140,6 +141,7 @@ def test_chunks_hold_every_row_once_within_the_budget(lengths, texts, max_tokens
         assert rows == 1 or (rows <= texts and rows * width <= max_tokens)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 60))
 def test_as_many_of_the_last_chunks_are_kept_as_fit(sizes, limit):
     count = keep_within(sizes, limit)

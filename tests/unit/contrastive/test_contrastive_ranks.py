@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_encoder import tiny_encoder
@@ -25,6 +25,7 @@ from agentic_r.types import Passage, TrainingInstance
 WORDS = [f"w{number}" for number in range(60)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 500), min_size=4, max_size=40), st.integers(1, 4))
 def test_every_text_goes_to_one_process_and_loads_differ_by_one_text_at_most(lengths, world):
     shares = deal_out(lengths, world=world)
