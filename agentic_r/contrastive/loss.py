@@ -119,7 +119,8 @@ def info_nce(
         identities: Rows and columns of this step.
         temperature: Divides the cosines; above 0.
         false_negative_margin: A negative whose cosine is above that of the row's positive by more than this is
-            left out, as a likely unlabelled positive; None leaves none out.
+            left out, as a likely unlabelled positive; None leaves none out. A step in which that leaves no row a
+            negative has a loss that is not a number: the trainer skips and counts it.
         soft_targets: Mixed with the hard target: (1 - w) NLL + w cross-entropy against the row's distribution.
 
     Raises:
@@ -130,6 +131,9 @@ def info_nce(
     it is 0.1. Soft targets: our choice.
     """
     masked_BP = masked_columns(identities)
+    own_BP = torch.zeros_like(masked_BP).scatter(1, identities.positive_B[:, None], value=True)
+    if bool((masked_BP | own_BP).all()):
+        raise ValueError("no row of this step has an unmasked negative; check the plan of batches before training")
     with torch.autocast(queries_BD.device.type, enabled=False):
         similarity_BP = _unit(queries_BD) @ _unit(passages_PD).T
         own_B = similarity_BP.detach().gather(1, identities.positive_B[:, None]).squeeze(1)
@@ -137,10 +141,8 @@ def info_nce(
         if false_negative_margin is not None:
             likely_BP = (similarity_BP.detach() > own_B[:, None] + false_negative_margin) & ~masked_BP
         masked_BP = masked_BP | likely_BP
-        negative_BP = (~masked_BP).scatter(1, identities.positive_B[:, None], value=False)
+        negative_BP = ~(masked_BP | own_BP)
         counted_B = negative_BP.any(1)
-        if not bool(counted_B.any()):
-            raise ValueError("no row of this step has an unmasked negative; check the plan of batches before training")
         row_losses_B = masked_cross_entropy(similarity_BP / temperature, identities.positive_B, masked_BP)
         if soft_targets is not None:
             row_losses_B = _softened(row_losses_B, similarity_BP / temperature, masked_BP, soft_targets)

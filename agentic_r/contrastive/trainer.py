@@ -26,6 +26,7 @@ from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.step_log import StepLog
 from agentic_r.contrastive.steps import Plan, RetrieverTrainer
+from agentic_r.contrastive.trackers import build_trackers
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.checkpoint import quiet_transformers
 from agentic_r.errors import ConfigError
@@ -120,43 +121,61 @@ def train_retriever(
     identity = _identity(encoder, plan, config, dev)
     arguments = _arguments(config, folder=folder / "checkpoints", num_steps=len(steps), seed=seed, encoder=encoder)
     ranks = _ranks(config, steps)
-    if not ranks.is_first:
-        ranks.wait()
-    checkpoints = Checkpoints(folder / "checkpoints", identity=identity, is_owner=ranks.is_first)
-    log = StepLog(folder / "metrics.jsonl", keep_steps=checkpoints.num_steps_done, is_owner=ranks.is_first)
-    dev_log = None if dev is None else _open_dev_log(folder, checkpoints, config, ranks)
-    if ranks.is_first:
-        ranks.wait()
-    merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
+    files = _open_files(folder, config, ranks, identity=identity, has_dev=dev is not None)
     evaluation = None
-    if dev is not None and dev_log is not None:
-        evaluation = DevEvaluation(encoder, dev, dev_log, config, ranks)
-    started, num_done_before = time.monotonic(), checkpoints.num_steps_done
+    if dev is not None and files.dev_log is not None:
+        evaluation = DevEvaluation(encoder, dev, files.dev_log, config, ranks)
+    started, num_done_before = time.monotonic(), files.checkpoints.num_steps_done
     with _torch_threads(threads), quiet_transformers():
-        watcher = _Watcher(checkpoints, progress, ranks, evaluation)
-        trainer = RetrieverTrainer(encoder, plan, config, arguments=arguments, log=log, callbacks=[watcher])
-        progress(checkpoints.num_steps_done, len(steps))
+        merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
+        callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
+        trackers = build_trackers(config.report_to) if ranks.is_first else []
+        trainer = RetrieverTrainer(
+            encoder, plan, config, arguments=arguments, log=files.log, callbacks=[*callbacks, *trackers]
+        )
+        progress(files.checkpoints.num_steps_done, len(steps))
         if evaluation is None or not evaluation.is_over:
-            trainer.train(resume_from_checkpoint=checkpoints.newest)
-        if dev_log is not None:
-            dev_log.restore_best(encoder.model)
+            trainer.train(resume_from_checkpoint=files.checkpoints.newest)
+        if files.dev_log is not None:
+            files.dev_log.restore_best(encoder.model)
         if merge is not None:
             merge()
     seconds = time.monotonic() - started
-    checkpoints.finish(encoder, folder / "encoder")
+    files.checkpoints.finish(encoder, folder / "encoder")
     ranks.wait()
-    num_rows = sum(record.num_rows for record in log.records[num_done_before:])
-    return _summary(
-        plan,
-        counts,
-        log,
-        config,
-        num_given=num_given,
-        dev=None if dev_log is None else dev_log.best,
-        seconds=seconds,
-        num_rows=num_rows,
-        encoder=folder / "encoder",
-    )
+    return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What a training keeps in its folder."""
+
+    folder: Path
+    checkpoints: Checkpoints
+    log: StepLog
+    dev_log: DevLog | None
+
+
+def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identity: str, has_dev: bool) -> _Files:
+    """Open them; of several processes the first clears up before the others look."""
+    if not ranks.is_first:
+        ranks.wait()
+    checkpoints = Checkpoints(folder / "checkpoints", identity=identity, is_owner=ranks.is_first)
+    num_done = checkpoints.num_steps_done
+    log = StepLog(folder / "metrics.jsonl", keep_steps=num_done, is_owner=ranks.is_first)
+    dev_log = None
+    if has_dev:
+        dev_log = DevLog(
+            folder / "dev.jsonl",
+            weights_folder=checkpoints.folder,
+            measure=config.dev_measures[0],
+            keep_steps=num_done,
+            is_begun=checkpoints.newest is not None,
+            is_owner=ranks.is_first,
+        )
+    if ranks.is_first:
+        ranks.wait()
+    return _Files(folder, checkpoints, log, dev_log)
 
 
 class _Watcher(TrainerCallback):
@@ -191,17 +210,6 @@ class _Watcher(TrainerCallback):
         self._checkpoints.mark_whole(state.global_step)
         if self._evaluation is not None:
             self._evaluation.log.forget_worse()
-
-
-def _open_dev_log(folder: Path, checkpoints: Checkpoints, config: ContrastiveConfig, ranks: Ranks) -> DevLog:
-    return DevLog(
-        folder / "dev.jsonl",
-        weights_folder=checkpoints.folder,
-        measure=config.dev_measures[0],
-        keep_steps=checkpoints.num_steps_done,
-        is_begun=checkpoints.newest is not None,
-        is_owner=ranks.is_first,
-    )
 
 
 def _arguments(
@@ -284,22 +292,23 @@ def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig, dev: De
 def _summary(
     plan: Plan,
     counts: PlanCounts,
-    log: StepLog,
+    files: _Files,
     config: ContrastiveConfig,
     *,
     num_given: int,
-    dev: DevRecord | None,
+    num_done_before: int,
     seconds: float,
-    num_rows: int,
-    encoder: Path,
 ) -> TrainingSummary:
-    last_epoch = log.records[-(len(plan.steps) // config.epochs) :]
+    records = files.log.records
+    last_epoch = records[-(len(plan.steps) // config.epochs) :]
     losses = [record.loss for record in last_epoch if record.state == "ok" and record.loss is not None]
-    num_skipped = sum(record.state == "skipped" for record in log.records)
+    num_skipped = sum(record.state == "skipped" for record in records)
+    num_rows = sum(record.num_rows for record in records[num_done_before:])
+    dev = None if files.dev_log is None else files.dev_log.best
     return TrainingSummary(
         trained=True,
         reason=(
-            f"trained on {len(plan.instances)} instances in {len(log.records)} of {counts.steps} steps; "
+            f"trained on {len(plan.instances)} instances in {len(records)} of {counts.steps} steps; "
             f"{num_skipped} steps skipped, {counts.rows_without_negatives} rows without negatives, "
             f"{counts.short_instances} short instances"
             + ("" if dev is None else f"; kept the weights of step {dev.step}, {_measured(dev)} on the dev set")
@@ -311,7 +320,7 @@ def _summary(
         dev=dev,
         seconds=seconds if num_rows else 0.0,
         instances_per_s=num_rows / seconds if num_rows else 0.0,
-        encoder=encoder,
+        encoder=files.folder / "encoder",
     )
 
 

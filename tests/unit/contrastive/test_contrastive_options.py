@@ -52,8 +52,23 @@ def test_negatives_closer_than_the_positive_by_more_than_the_margin_are_left_out
 
 
 def test_a_row_whose_every_negative_is_likely_positive_is_left_out_of_the_mean():
-    with pytest.raises(ValueError, match="no row of this step"):
-        info_nce(QUERY, COLUMNS[:2], identities=plain(1, 2), temperature=1.0, false_negative_margin=0.1)
+    queries = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    columns = torch.stack([COLUMNS[0], COLUMNS[1]])  # cosines with row 1: 0.5 and 0.7, with row 2: 0.866 and 0.714
+    who = replace(
+        plain(2, 2),
+        positive_B=torch.tensor([0, 0]),
+        row_ids_BK=torch.tensor([[0], [0]]),
+        row_texts_BK=torch.tensor([[0], [0]]),
+    )
+    result = info_nce(queries, columns, identities=who, temperature=1.0, false_negative_margin=0.1)
+    assert result.counted_B.tolist() == [False, True]
+    expected = math.log(1 + math.exp(math.sqrt(1 - 0.49) - math.sqrt(1 - 0.25)))
+    assert float(result.loss) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_step_in_which_the_margin_leaves_no_negative_has_no_loss_to_learn_from():
+    result = info_nce(QUERY, COLUMNS[:2], identities=plain(1, 2), temperature=1.0, false_negative_margin=0.1)
+    assert math.isnan(float(result.loss))
 
 
 def test_soft_targets_are_mixed_with_the_hard_one():
