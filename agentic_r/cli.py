@@ -31,6 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+train_app = typer.Typer(help="Train one part by itself.", no_args_is_help=True)
+app.add_typer(train_app, name="train")
+
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file, e.g. configs/quickstart.yaml.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. Repeatable.")
@@ -118,6 +121,22 @@ def report_command(
         typer.echo(_json(summary.model_dump(mode="json", by_alias=True)))
     else:
         _print_tables(folder)
+
+
+@train_app.command("retriever")
+def train_retriever_command(config: ConfigPath, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Train a retriever on your own instances (ours, Tevatron, FlagEmbedding or sentence-transformers shapes)."""
+    from agentic_r.config import load_retriever_config
+
+    settings = load_retriever_config(config, tuple(overrides or ()))
+    _quiet_libraries()
+    from agentic_r.artifacts.progress import terminal_progress
+    from agentic_r.contrastive.standalone import train_alone
+
+    with contextlib.redirect_stdout(sys.stderr):
+        train_alone(settings, progress=terminal_progress(sys.stderr))
+    text = (settings.folder / "summary.json").read_text(encoding="utf-8")
+    typer.echo(_json(json.loads(text)) if as_json else f"encoder: {settings.folder / 'retriever' / 'encoder'}")
 
 
 def _print_tables(folder: Path) -> None:

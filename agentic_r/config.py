@@ -7,7 +7,7 @@ and every configuration error answer at once. Published values: ``configs/paper/
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -41,10 +41,13 @@ __all__ = [
     "JudgeConfig",
     "LabelsConfig",
     "LanguageModelConfig",
+    "LoraConfig",
+    "MiningConfig",
     "PassagesConfig",
     "PpoConfig",
     "PretrainedEncoder",
     "PretrainedLanguageModel",
+    "RetrieverConfig",
     "RolloutConfig",
     "RuleJudge",
     "RunConfig",
@@ -56,7 +59,11 @@ __all__ = [
     "WarmStartConfig",
     "WorkspaceConfig",
     "load_config",
+    "load_retriever_config",
 ]
+
+
+_Root = TypeVar("_Root", bound=BaseModel)
 
 
 class Section(BaseModel):
@@ -306,11 +313,24 @@ class LabelsConfig(Section):
     selection: SelectionConfig = SelectionConfig()
 
 
+class LoraConfig(Section):
+    """Low-rank adapters, merged into the encoder when training ends. peft's defaults; no modules: its choice."""
+
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=8, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    modules: tuple[str, ...] = ()
+
+
 class ContrastiveConfig(Section):
     """InfoNCE at temperature 0.01 with in-batch negatives (1.9); batch and steps are ours.
 
     ``query_format`` is what the trained retriever reads; null leaves it as the base encoder has it (``question_query``,
     as published, unless the encoder's section says otherwise).
+
+    ``batch_size`` counts queries over all processes. ``dev_share`` of the questions are held out, measured every
+    ``dev_every`` steps by ``dev_measures`` (the first decides); the best weights are kept, and after ``patience``
+    evaluations without a better one training ends. 0: no dev evaluation, the last weights are kept.
     """
 
     query_format: Literal["question_query", "query"] | None = None
@@ -321,7 +341,21 @@ class ContrastiveConfig(Section):
     temperature: float = Field(default=0.01, gt=0)
     min_instances: int = Field(default=16, ge=1)
     save_every: int = Field(default=50, ge=1)
-    mini_batch_size: int = Field(default=64, ge=1)
+    mini_batch_size: int = Field(default=16, ge=1)  # measured: on CPU larger passes are slower
+    activation_bytes: int = Field(default=2**29, ge=0)
+    unpadded: bool = True
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    gradient_checkpointing: bool = False
+    lora: LoraConfig | None = None
+    matryoshka_dims: tuple[int, ...] = ()
+    false_negative_margin: float | None = None
+    soft_target_weight: float = Field(default=0.0, ge=0, le=1)
+    soft_target_temperature: float = Field(default=0.25, gt=0)  # of relevance 0-1: 1 against 0.5 is about 7 to 1
+    dev_share: float = Field(default=0.0, ge=0, lt=1)
+    dev_every: int = Field(default=50, ge=1)
+    dev_measures: tuple[str, ...] = Field(default=("nDCG@10",), min_length=1)
+    patience: int | None = Field(default=None, ge=1)
+    report_to: tuple[str, ...] = ()
 
 
 class EvaluationConfig(Section):
@@ -405,6 +439,54 @@ class RunConfig(Section):
         return self.runs / self.name
 
 
+class MiningConfig(Section):
+    """Hard negatives from a retriever's ranks, as FlagEmbedding's miner draws them (10-210, 15).
+
+    ``relative_margin`` 0.05 leaves out hits of more than 95 % of the positive's score (NV-Retriever); null none.
+    """
+
+    retriever: Literal["encoder", "bm25"] = "encoder"
+    negatives: int = Field(default=15, ge=1)
+    first_rank: int = Field(default=10, ge=1)
+    last_rank: int = Field(default=210, ge=1)
+    relative_margin: float | None = Field(default=None, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _ranks_are_a_range(self) -> "MiningConfig":
+        if self.last_rank < self.first_rank:
+            raise ValueError(
+                f"mining.last_rank {self.last_rank} is before mining.first_rank {self.first_rank}; raise it"
+            )
+        return self
+
+
+class RetrieverConfig(Section):
+    """Training of a retriever alone, on instances that exist: ``agentic-r train retriever``."""
+
+    name: str
+    seed: int = 0
+    runs: FilePath = Path("runs")
+    threads: int = Field(default=2, ge=1)
+    instances: FilePath
+    corpus: FilePath | None = None
+    dev_instances: FilePath | None = None
+    encoder: PretrainedEncoder
+    mining: MiningConfig | None = None
+    contrastive: ContrastiveConfig = ContrastiveConfig()
+
+    @property
+    def folder(self) -> Path:
+        """Where this training's files are."""
+        return self.runs / self.name
+
+
+def load_retriever_config(
+    path: Path, overrides: tuple[str, ...] = (), *, environment: Mapping[str, str] | None = None
+) -> RetrieverConfig:
+    """Read, override and check the configuration of a retriever's training; as ``load_config``."""
+    return _load(RetrieverConfig, path, overrides, environment)
+
+
 def load_config(
     path: Path, overrides: tuple[str, ...] = (), *, environment: Mapping[str, str] | None = None
 ) -> RunConfig:
@@ -418,15 +500,19 @@ def load_config(
     Raises:
         ConfigError: naming the file, the key, what is wrong and what was expected.
     """
+    return _load(RunConfig, path, overrides, environment)
+
+
+def _load(kind: type[_Root], path: Path, overrides: tuple[str, ...], environment: Mapping[str, str] | None) -> _Root:
     tree = _read_tree(path)
     given = {override.partition("=")[0]: override for override in overrides}
     for override in overrides:
         _apply(tree, override)
     try:
         context = {"environment": os.environ if environment is None else environment}
-        return RunConfig.model_validate(_without_empty(tree), context=context)
+        return kind.model_validate(_without_empty(tree), context=context)
     except ValidationError as error:
-        raise ConfigError(describe_mistakes(error, RunConfig, path=str(path), overrides=given)) from None
+        raise ConfigError(describe_mistakes(error, kind, path=str(path), overrides=given)) from None
 
 
 class _Loader(yaml.SafeLoader):

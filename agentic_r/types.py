@@ -352,7 +352,8 @@ class UtilityLabel:
 class TrainingInstance:
     """What the contrastive trainer eats: one positive, N - 1 negatives.
 
-    ``other_positives`` are masked for this query wherever they turn up in a batch.
+    ``other_positives`` are masked for this query wherever they turn up in a batch. ``relevance`` (0-1) is that of the
+    positive and then of the negatives, for soft targets; empty where it is not known.
     """
 
     id: str
@@ -363,6 +364,7 @@ class TrainingInstance:
     negatives: tuple[str, ...]
     other_positives: tuple[str, ...] = ()
     history: tuple[str, ...] = field(default=())
+    relevance: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

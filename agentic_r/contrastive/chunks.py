@@ -1,91 +1,150 @@
 """Encoding a step's texts in chunks, so that memory does not grow with the batch.
 
-Texts are sorted by length and encoded in chunks whose activations fit a budget. Where those of the whole step
-would not fit it, each chunk keeps only its inputs and vectors and is computed again during the backward
-pass (the gradient-cache idea, by ``torch.utils.checkpoint``, which also replays dropout). Value and gradient
-are the same either way. What a text looks like in tokens is the encoder's business.
+All texts of a step, queries and passages, are sorted by length and encoded in chunks. As many of the last chunks as fit
+the memory budget keep what their backward pass needs; each of the others keeps only its inputs and vectors and is
+computed again during the backward pass (the gradient-cache idea, by ``torch.utils.checkpoint``, which also replays
+dropout). Value and gradient are the same either way. What a text looks like in tokens is the encoder's business,
+unpadded passes are ``packing.py``'s.
+
+The kept chunks are the last since the backward pass begins with them: when the first chunk is computed again, their
+memory is free, so that the peak is the larger of the two, not their sum.
 
 Shapes: N texts, T tokens, D dimensions.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["ACTIVATION_BYTES", "ChunkedEncoder", "cut_chunks"]
+from agentic_r.contrastive.packing import enable_packing, pack
+from agentic_r.encoder.bi_encoder import Features
 
-ACTIVATION_BYTES = 2**30  # our choice: fits small machines; a step below it is computed once, a third faster
-_FLOATS_PER_UNIT = 40  # kept floats a token, layer and hidden unit; from 7.3 GB at 17k tokens, 6 layers x 384
+__all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "join_features", "keep_within"]
+
+# Kept floats of a BERT layer with dropout in training, measured: 30 units a token at 122 tokens a text, where a
+# third are the (heads x length) attention weights, kept three times.
+_FLOATS_PER_UNIT = 20
+_ATTENTION_COPIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLimits:
+    """``texts`` of one forward pass at most; ``activation_bytes`` that kept chunks may hold, by estimate.
+
+    A single chunk stays within them too. With 0 bytes nothing is kept, and ``texts`` alone limit a chunk.
+    ``keeps_layers`` is False where every layer is computed twice, keeping its input only.
+    """
+
+    texts: int
+    activation_bytes: int
+    keeps_layers: bool = True
 
 
 class ChunkedEncoder(nn.Module):
-    """A sentence-transformers model called on both sides of a step at once."""
+    """A sentence-transformers model called on all texts of a step at once."""
 
-    def __init__(
-        self, model: SentenceTransformer, *, texts_per_chunk: int, activation_bytes: int = ACTIVATION_BYTES
-    ) -> None:
+    def __init__(self, model: SentenceTransformer, limits: ChunkLimits, *, unpadded: bool = True) -> None:
         """Take the model to train.
 
         Args:
             model: Gives ``sentence_embedding`` for ``input_ids`` and ``attention_mask``.
-            texts_per_chunk: Most texts of one forward pass.
-            activation_bytes: What a chunk may keep, by estimate; a step that keeps more computes chunks twice.
+            limits: Sizes of a chunk.
+            unpadded: Pack chunks where the model allows it; its attention function is then another one.
         """
         super().__init__()
         self.model = model
-        self.texts_per_chunk = texts_per_chunk
-        self.activation_bytes = activation_bytes
+        self.limits = limits
+        self._first_position = enable_packing(model) if unpadded else None
 
-    def forward(self, queries: dict[str, Tensor], passages: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return query and passage vectors (N, D), in the order of the padded (N, T) features given."""
-        max_tokens = self._tokens_within_budget()
-        sides = [
-            cut_chunks(features, texts_per_chunk=self.texts_per_chunk, max_tokens=max_tokens)
-            for features in (queries, passages)
-        ]
-        twice = sum(chunk["input_ids"].numel() for _, chunks in sides for chunk in chunks) > max_tokens
-        queries_ND, passages_ND = (self._encode(order, chunks, compute_twice=twice) for order, chunks in sides)
-        return queries_ND, passages_ND
+    @property
+    def is_unpadded(self) -> bool:
+        """Say whether chunks are packed."""
+        return self._first_position is not None
 
-    def _encode(self, order_N: Tensor, chunks: list[dict[str, Tensor]], *, compute_twice: bool) -> Tensor:
-        if compute_twice:
-            parts = [checkpoint(self._vectors, chunk, use_reentrant=False) for chunk in chunks]
-        else:
-            parts = [self._vectors(chunk) for chunk in chunks]
+    def forward(self, texts: Features) -> Tensor:
+        """Return vectors (N, D) in the order of the padded (N, T) features given."""
+        order_N, chunks = cut_chunks(texts, fits=self._fits)
+        num_kept = keep_within([self._bytes(chunk) for chunk in chunks], self.limits.activation_bytes)
+        num_twice = len(chunks) - num_kept
+        parts = [checkpoint(self._vectors, chunk, use_reentrant=False) for chunk in chunks[:num_twice]]
+        parts += [self._vectors(chunk) for chunk in chunks[num_twice:]]
         return torch.cat(parts)[order_N.argsort()]
 
-    def _vectors(self, chunk: dict[str, Tensor]) -> Tensor:
-        vectors: Tensor = self.model(dict(chunk))["sentence_embedding"]  # a copy, since the model writes into it
+    def _vectors(self, chunk: Features) -> Tensor:
+        given = dict(chunk)  # a copy, since the model writes into it
+        if self._first_position is not None:
+            given = pack(chunk, first_position=self._first_position)
+        vectors: Tensor = self.model(given)["sentence_embedding"]
         return vectors
 
-    def _tokens_within_budget(self) -> int:
+    def _fits(self, num_texts: int, length: int) -> bool:
+        limit = self.limits.activation_bytes
+        return num_texts <= self.limits.texts and (not limit or self._estimate(num_texts * length, length) <= limit)
+
+    def _bytes(self, chunk: Features) -> int:
+        num_texts, width = chunk["input_ids"].shape
+        num_tokens = int(chunk["attention_mask"].sum()) if self.is_unpadded else num_texts * width
+        return self._estimate(num_tokens, width)
+
+    def _estimate(self, num_tokens: int, length: int) -> int:
         backbone = self.model.transformers_model
         assert backbone is not None, "the encoder's first module is a Transformer"
-        kept_bytes = backbone.config.num_hidden_layers * backbone.config.hidden_size * _FLOATS_PER_UNIT * 4
-        return int(self.activation_bytes // kept_bytes)
+        shape = backbone.config
+        layers: int = shape.num_hidden_layers
+        if not self.limits.keeps_layers:
+            width: int = shape.hidden_size
+            return 4 * num_tokens * layers * width
+        floats: int = _FLOATS_PER_UNIT * shape.hidden_size + _ATTENTION_COPIES * shape.num_attention_heads * length
+        return 4 * num_tokens * layers * floats
 
 
-def cut_chunks(
-    features: dict[str, Tensor], *, texts_per_chunk: int, max_tokens: int
-) -> tuple[Tensor, list[dict[str, Tensor]]]:
+def cut_chunks(features: Features, *, fits: Callable[[int, int], bool]) -> tuple[Tensor, list[Features]]:
     """Sort rows by length, longest first, and cut them into chunks no wider than their longest row.
 
     Args:
         features: Padded (N, T) ``input_ids`` and ``attention_mask``.
-        texts_per_chunk: Most rows of a chunk.
-        max_tokens: Most tokens of a chunk, padding included; a single row may have more.
+        fits: Whether a chunk of (rows, tokens of the longest) may be; a single row always may.
 
     Returns:
         The order (N,), as row numbers of ``features``, and the chunks.
     """
     mask_NT = features["attention_mask"]
     lengths_N, order_N = mask_NT.sum(1).sort(descending=True, stable=True)
+    lengths = lengths_N.tolist()
     chunks, start = [], 0
-    while start < len(order_N):
-        num_rows = max(1, min(texts_per_chunk, max_tokens // max(1, int(lengths_N[start]))))
-        rows = order_N[start : start + num_rows]
+    while start < len(lengths):
+        end = start + 1
+        while end < len(lengths) and fits(end + 1 - start, lengths[start]):
+            end += 1
+        rows = order_N[start:end]
         used_T = mask_NT[rows].any(0)  # padding may stand on either side
         chunks.append({name: value[rows][:, used_T] for name, value in features.items()})
-        start += num_rows
+        start = end
     return order_N, chunks
+
+
+def keep_within(sizes: Sequence[int], limit: int) -> int:
+    """Return how many of the last chunks, together, stay within ``limit`` bytes."""
+    total = 0
+    for count, size in enumerate(reversed(sizes)):
+        total += size
+        if total > limit:
+            return count
+    return len(sizes)
+
+
+def join_features(one: Features, other: Features) -> Features:
+    """Put two padded batches under each other, padded on the side on which they are."""
+    width = max(one["input_ids"].shape[1], other["input_ids"].shape[1])
+    left = any(bool((part["attention_mask"][:, :1] == 0).any()) for part in (one, other))
+
+    def widen(value: Tensor) -> Tensor:
+        missing = width - value.shape[1]
+        return functional.pad(value, (missing, 0) if left else (0, missing))
+
+    return {name: torch.cat([widen(part[name]) for part in (one, other)]) for name in one}

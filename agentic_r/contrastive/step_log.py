@@ -26,6 +26,7 @@ class StepRecord:
         num_rows: Queries.
         num_columns: Distinct passages.
         num_rows_without_negatives: Rows left out of the mean.
+        num_likely_positives: Negatives left out by ``contrastive.false_negative_margin``, over all rows.
         loss: None where it was not finite.
         grad_norm: Before clipping; None where it was not finite.
         positive_similarity: Mean cosine of queries and their own positives.
@@ -39,6 +40,7 @@ class StepRecord:
     num_rows: int
     num_columns: int
     num_rows_without_negatives: int
+    num_likely_positives: int
     loss: float | None
     grad_norm: float | None
     positive_similarity: float | None
@@ -50,13 +52,19 @@ class StepRecord:
 class StepLog:
     """The records so far, in memory and on disk."""
 
-    def __init__(self, path: Path, *, keep_steps: int) -> None:
+    def __init__(self, path: Path, *, keep_steps: int, is_owner: bool = True) -> None:
         """Open the log, keeping the lines of steps 1 to ``keep_steps`` and cutting the rest.
+
+        Args:
+            path: The file.
+            keep_steps: Steps of the checkpoint that training goes on from.
+            is_owner: Whether this process writes the file; of several, one does.
 
         Raises:
             DataError: the file has fewer whole lines than the checkpoint has steps.
         """
         self.path = path
+        self._is_owner = is_owner
         self.records: list[StepRecord] = []
         whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         if len(whole) < keep_steps:
@@ -66,12 +74,14 @@ class StepLog:
             )
         for number, raw in enumerate(whole[:keep_steps], start=1):
             self.records.append(from_json(StepRecord, json.loads(raw), where=f"{path}:{number}"))
-        write_jsonl(path, (to_json(record) for record in self.records))
+        if is_owner:
+            write_jsonl(path, (to_json(record) for record in self.records))
 
     def append(self, record: StepRecord) -> None:
         """Write one line."""
-        with self.path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(to_json(record)) + "\n")
+        if self._is_owner:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(json.dumps(to_json(record)) + "\n")
         self.records.append(record)
 
     @property

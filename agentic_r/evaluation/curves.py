@@ -63,6 +63,7 @@ RETRIEVER_CURVES = (
     Curve("loss", "contrastive loss"),
     Curve("positive_similarity", "similarity", "positives"),
     Curve("negative_similarity", "similarity", "negatives"),
+    Curve("grad_norm", "gradient norm"),
 )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from agentic_r.agent.demonstrations import demonstration_trajectories
@@ -13,7 +14,7 @@ from agentic_r.artifacts.record_log import map_in_chunks
 from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import StageFolder
 from agentic_r.config import Bm25Config, FilesData, TinyWorldData
-from agentic_r.contrastive.trainer import train_retriever
+from agentic_r.contrastive.trainer import TrainingSummary, train_retriever
 from agentic_r.corpus.build import build_corpus
 from agentic_r.corpus.demonstrations import (
     locate_evidence,
@@ -423,28 +424,41 @@ def make_instances(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
 
 def make_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The iteration's retriever, or the base again where there is too little to learn from (said in the report)."""
+    summary = train_iteration(parts, plan, folder=stage.path, report=report)
+    if not summary.trained:
+        BiEncoder.load(_retriever_start(parts, plan)).save(stage.path / "encoder")
+        stage.skipped[summary.reason] = summary.num_instances
+    stage.counts.update(
+        instances=summary.num_instances, trained=int(summary.trained), steps_skipped=summary.num_steps_skipped
+    )
+    if summary.final_loss is not None:
+        stage.metrics["final_loss"] = summary.final_loss
+    if summary.dev is not None:
+        stage.metrics.update({f"dev {measure}": value for measure, value in summary.dev.values.items()})
+        stage.metrics["dev step"] = summary.dev.step
+
+
+def train_iteration(parts: Parts, plan: StagePlan, *, folder: Path, report: Report) -> TrainingSummary:
+    """Train an iteration's retriever in ``folder``; under a launcher, every process calls this."""
     config = parts.config
     instances = list(
         read_records(parts.root / f"iter-{plan.iteration}" / "instances" / "instances.jsonl", TrainingInstance)
     )
-    start = 0 if config.restart == "base" else plan.iteration - 1
-    base = parts.root / f"iter-{start}" / "retriever" / "encoder"
-    summary = train_retriever(
-        base,
+    return train_retriever(
+        _retriever_start(parts, plan),
         instances,
         parts.corpus.passages,
         config.contrastive,
-        folder=stage.path,
+        folder=folder,
         seed=generator_seed(config.seed, plan.iteration, "retriever"),
         threads=config.threads,
         progress=report,
     )
-    if not summary.trained:
-        BiEncoder.load(base).save(stage.path / "encoder")
-        stage.skipped[summary.reason] = len(instances)
-    stage.counts.update(instances=len(instances), trained=int(summary.trained), steps_skipped=summary.num_steps_skipped)
-    if summary.final_loss is not None:
-        stage.metrics["final_loss"] = summary.final_loss
+
+
+def _retriever_start(parts: Parts, plan: StagePlan) -> Path:
+    start = 0 if parts.config.restart == "base" else plan.iteration - 1
+    return parts.root / f"iter-{start}" / "retriever" / "encoder"
 
 
 def require_demonstrations(parts: Parts) -> None:

@@ -1,7 +1,7 @@
 """Order, columns and refusals of the plan of batches."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_r.contrastive.batches import check_plan, make_batch, plan_steps
@@ -30,6 +30,7 @@ def instance(
 PASSAGES = {name: passage(name) for name in ("p1", "p2", "p3", "n1", "n2", "n3")}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 17), st.integers(1, 3), st.integers(0, 5))
 def test_every_epoch_holds_every_row_once_in_batches_that_differ_by_at_most_one(num, size, epochs, seed):
     steps = plan_steps(num, batch_size=size, epochs=epochs, seed=seed)

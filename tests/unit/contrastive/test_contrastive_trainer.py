@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tiny_encoder import tiny_encoder
@@ -23,7 +21,6 @@ from agentic_r.artifacts.fingerprint import fingerprint_strings
 from agentic_r.artifacts.jsonl import read_jsonl
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import plan_steps
-from agentic_r.contrastive.chunks import ChunkedEncoder, cut_chunks
 from agentic_r.contrastive.trainer import train_retriever
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import CollapseError, ConfigError, DataError
@@ -316,65 +313,3 @@ def test_it_learns_synonyms_and_shuffled_labels_teach_nothing(tmp_path, seed):
         scores[name] = reciprocal_rank(BiEncoder.load(tmp_path / name / "encoder"), passages, held_out)
     assert scores["trained"] > scores["untrained"] + 0.3, scores
     assert scores["shuffled"] < scores["untrained"] + 0.1, scores
-
-
-def test_chunks_compute_the_same_vectors_and_gradients_once_or_twice(base):
-    queries = base.query_features([QueryText(f"w{number} w2", "w4") for number in range(3)])
-    passages = base.passage_features(list(ten_samples()[1].values())[:7])
-    found = []
-    for texts_per_chunk, activation_bytes in ((100, 2**40), (2, 2**40), (2, 0)):
-        base.model.zero_grad()
-        module = ChunkedEncoder(base.model, texts_per_chunk=texts_per_chunk, activation_bytes=activation_bytes).eval()
-        queries_BD, passages_PD = module(queries, passages)
-        (queries_BD @ passages_PD.T).square().sum().backward()
-        gradients = [weight.grad.clone() for weight in base.model.parameters() if weight.grad is not None]
-        found.append((queries_BD.detach(), passages_PD.detach(), gradients))
-    base.model.zero_grad()
-    for other in found[1:]:
-        torch.testing.assert_close(other[0], found[0][0], atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(other[1], found[0][1], atol=1e-6, rtol=1e-5)
-        for mine, first in zip(other[2], found[0][2], strict=True):
-            torch.testing.assert_close(mine, first, atol=1e-5, rtol=1e-4)
-
-
-def test_dropout_is_replayed_when_chunks_are_computed_twice(base):
-    passages = base.passage_features(list(ten_samples()[1].values())[:6])
-    gradients = []
-    # 1 layer x 32 units x 40 floats x 4 bytes = 5120 bytes a token: 30 tokens hold a chunk of two but not three of them
-    for activation_bytes in (2**40, 30 * 5120):
-        base.model.zero_grad()
-        torch.manual_seed(3)
-        module = ChunkedEncoder(base.model, texts_per_chunk=2, activation_bytes=activation_bytes).train()
-        queries_BD, passages_PD = module({name: value[:2] for name, value in passages.items()}, passages)
-        (queries_BD @ passages_PD.T).square().sum().backward()
-        gradients.append([weight.grad.clone() for weight in base.model.parameters() if weight.grad is not None])
-    base.model.zero_grad()
-    for mine, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-5)
-
-
-def test_chunks_are_sorted_by_length_and_no_wider_than_needed():
-    mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
-    order, chunks = cut_chunks({"input_ids": mask * 5, "attention_mask": mask}, texts_per_chunk=2, max_tokens=100)
-    assert order.tolist() == [1, 0, 2]
-    assert [chunk["input_ids"].tolist() for chunk in chunks] == [[[5, 5, 5, 5], [5, 5, 0, 0]], [[5]]]
-
-
-def test_padding_on_the_left_is_cut_too():
-    mask = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1]])
-    _, chunks = cut_chunks({"input_ids": mask * 5, "attention_mask": mask}, texts_per_chunk=8, max_tokens=100)
-    assert chunks[0]["input_ids"].tolist() == [[5, 5], [0, 5]]
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 6), st.integers(1, 30))
-def test_chunks_hold_every_row_once_within_the_budget(lengths, texts_per_chunk, max_tokens):
-    ids = torch.tensor([[row + 1] * length + [0] * (9 - length) for row, length in enumerate(lengths)])
-    order, chunks = cut_chunks(
-        {"input_ids": ids, "attention_mask": (ids > 0).long()}, texts_per_chunk=texts_per_chunk, max_tokens=max_tokens
-    )
-    assert [int(row[0]) - 1 for chunk in chunks for row in chunk["input_ids"]] == order.tolist()
-    assert sorted(order.tolist()) == list(range(len(lengths)))
-    for chunk in chunks:
-        rows, width = chunk["input_ids"].shape
-        assert rows <= texts_per_chunk
-        assert rows == 1 or rows * width <= max_tokens

@@ -114,7 +114,7 @@ def test_curves_of_all_iterations_are_drawn_together(tmp_path):
     second = write_log(
         tmp_path / "2.jsonl", {"step": 1, "loss": 1.0, "positive_similarity": 0.6, "negative_similarity": 0.1}
     )
-    loss, similarity = training_charts([TrainingLog(1, first), TrainingLog(2, second)], RETRIEVER_CURVES)
+    loss, similarity, *_ = training_charts([TrainingLog(1, first), TrainingLog(2, second)], RETRIEVER_CURVES)
     assert (loss.title, [item.name for item in loss.lines]) == ("contrastive loss", ["iteration 1", "iteration 2"])
     assert [(item.name, item.is_dashed, item.colour) for item in similarity.lines] == [
         ("iteration 1 positives", False, 0),

@@ -1,0 +1,92 @@
+"""``agentic-r train retriever``: a user's pairs in, an encoder out."""
+
+import json
+import random
+
+import pytest
+from test_contrastive_trainer import WORDS
+from tiny_encoder import tiny_encoder
+from typer.testing import CliRunner
+
+from agentic_r.artifacts.progress import Silent
+from agentic_r.cli import app
+from agentic_r.config import load_retriever_config
+from agentic_r.contrastive.standalone import train_alone
+from agentic_r.encoder.bi_encoder import BiEncoder
+from agentic_r.errors import DataError, StaleError
+
+CONFIG = """
+name: mine
+runs: {runs}
+threads: 1
+instances: {folder}/pairs.jsonl
+corpus: {folder}/corpus.jsonl
+dev_instances: {folder}/dev.jsonl
+encoder: {{kind: pretrained, path: {folder}/encoder, query_prefix: "query: ", passage_prefix: "passage: ",
+           max_query_tokens: 24, max_passage_tokens: 32}}
+mining: {{negatives: 2, first_rank: 2, last_rank: 10}}
+contrastive: {{batch_size: 4, epochs: 1, min_instances: 4, dev_every: 2, learning_rate: 1.0e-3}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    tiny_encoder([*WORDS, "query", "passage"], folder=folder / "parts").save(folder / "encoder")
+    draw = random.Random(0)
+    passages = [{"id": f"p{number}", "text": " ".join(draw.choices(WORDS, k=8))} for number in range(20)]
+    pairs = [{"query": f"w{number} w3", "positive": f"p{number}", "source": "me"} for number in range(10)]
+    for name, rows in (("corpus", passages), ("pairs", pairs[:8]), ("dev", pairs[8:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def config(folder, tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text(CONFIG.format(folder=folder, runs=tmp_path / "runs"))
+    return file
+
+
+@pytest.mark.parametrize("retriever", ["encoder", "bm25"])
+def test_pairs_are_given_negatives_and_trained_on(config, retriever):
+    settings = load_retriever_config(config, (f"mining.retriever={retriever}",))
+    summary = train_alone(settings, progress=Silent())
+    assert summary is not None
+    assert summary.num_instances == 8
+    assert summary.dev is not None
+    manifest = json.loads((settings.folder / "manifest.json").read_text())
+    assert manifest["counts"]["rows"] == 8
+    assert manifest["skipped"] == {"field 'source' is of no use": 8}
+    mined = [json.loads(line) for line in (settings.folder / "prepared" / "instances.jsonl").open()]
+    assert all(item["positive"] not in item["negatives"] for item in mined)
+    assert any(item["negatives"] for item in mined)
+    assert BiEncoder.load(settings.folder / "retriever" / "encoder").settings.query_prefix == "query: "
+
+
+def test_a_finished_folder_is_left_alone_and_other_settings_are_refused_there(config):
+    settings = load_retriever_config(config)
+    train_alone(settings, progress=Silent())
+    before = (settings.folder / "retriever" / "encoder" / "model.safetensors").read_bytes()
+    assert train_alone(settings, progress=Silent()) is None
+    assert (settings.folder / "retriever" / "encoder" / "model.safetensors").read_bytes() == before
+    with pytest.raises(StaleError, match=r"contrastive"):
+        train_alone(load_retriever_config(config, ("contrastive.epochs=2",)), progress=Silent())
+
+
+def test_too_few_instances_are_refused(config):
+    with pytest.raises(DataError, match=r"8 instances are fewer than contrastive\.min_instances 9"):
+        train_alone(load_retriever_config(config, ("contrastive.min_instances=9",)), progress=Silent())
+
+
+def test_the_command_prints_one_object(config):
+    done = CliRunner().invoke(app, ["train", "retriever", str(config), "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["num_instances"] == 8
+    assert summary["dev"]["step"] in (0, 2)
+
+
+def test_a_file_that_is_not_there_is_named(config):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl: no such file"):
+        train_alone(load_retriever_config(config, ("corpus=nowhere.jsonl",)), progress=Silent())
