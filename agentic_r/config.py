@@ -51,11 +51,13 @@ __all__ = [
     "ScratchEncoder",
     "Section",
     "SelectionConfig",
+    "ServeConfig",
     "TinyLanguageModel",
     "TinyWorldData",
     "WarmStartConfig",
     "WorkspaceConfig",
     "load_config",
+    "load_serve_config",
 ]
 
 
@@ -355,6 +357,38 @@ class ExportConfig(Section):
     max_difference: float = Field(default=1e-5, ge=0)
 
 
+class ServeConfig(Section):
+    """What a server takes in, and how much of it may wait. Sizes are ours.
+
+    The whole batch of a published agent (512 queries, 1.2) is one request, and asks for 3 passages a query.
+    ``dtype`` null encodes in the type that the export names.
+    """
+
+    dtype: Literal["float32", "bfloat16"] | None = None
+    threads: int = Field(default=1, ge=1)
+    default_k: int = Field(default=3, ge=1)
+    max_k: int = Field(default=1000, ge=1)
+    max_texts: int = Field(default=1024, ge=1)
+    max_text_characters: int = Field(default=8192, ge=1)
+    max_body_bytes: int = Field(default=2_000_000, ge=1)
+    body_timeout_s: float = Field(default=10.0, gt=0)
+    max_waiting_texts: int = Field(default=4096, ge=1)
+    max_batch_texts: int = Field(default=64, ge=1)
+    max_connections: int = Field(default=1024, ge=1)
+    stop_timeout_s: float = Field(default=30.0, gt=0)
+
+    @model_validator(mode="after")
+    def _a_request_can_be_admitted(self) -> "ServeConfig":
+        if self.max_texts > self.max_waiting_texts:
+            raise ValueError(
+                f"max_texts {self.max_texts} is more than max_waiting_texts {self.max_waiting_texts}: "
+                "such a request could never be admitted; lower the one or raise the other"
+            )
+        if self.default_k > self.max_k:
+            raise ValueError(f"default_k {self.default_k} is more than max_k {self.max_k}; lower it")
+        return self
+
+
 class RunConfig(Section):
     """One run of the loop. ``reuse`` names folders of other runs whose finished stages serve, by fingerprint."""
 
@@ -427,6 +461,22 @@ def load_config(
         return RunConfig.model_validate(_without_empty(tree), context=context)
     except ValidationError as error:
         raise ConfigError(describe_mistakes(error, RunConfig, path=str(path), overrides=given)) from None
+
+
+def load_serve_config(overrides: tuple[str, ...] = ()) -> ServeConfig:
+    """Return the server's defaults with ``key=value`` strings over them.
+
+    Raises:
+        ConfigError: naming the key, what is wrong and what was expected.
+    """
+    tree: dict[str, Any] = {}  # Any: as in load_config
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        return ServeConfig.model_validate(_without_empty(tree))
+    except ValidationError as error:
+        given = {override.partition("=")[0]: override for override in overrides}
+        raise ConfigError(describe_mistakes(error, ServeConfig, path="serve", overrides=given)) from None
 
 
 class _Loader(yaml.SafeLoader):
