@@ -4,11 +4,13 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -35,20 +37,22 @@ SETTINGS = EncoderSettings(
     dtype="float32",
 )
 SUBJECTS = ("river", "tower", "bridge", "garden", "harbour", "library", "market", "mill", "castle", "chapel")
-PLACES = ("Aren", "Borel", "Cadis", "Dunmor", "Eskel")
+NAMES = tuple(
+    first + last
+    for first in ("Kor", "Mel", "Tan", "Vis", "Dur")
+    for last in ("ado", "eri", "ilu", "ona", "uba", "ek", "is", "ol", "um", "ax")
+)
 DOCUMENTS = tuple(
-    Document(
-        f"d{number}", "" if number == 7 else f"{place} {subject}", f"the {subject} of {place} is {number} years old"
-    )
-    for number, (place, subject) in enumerate((place, subject) for place in PLACES for subject in SUBJECTS)
+    Document(f"d{row}", "" if row == 7 else name, f"the {SUBJECTS[row % 10]} of {name} is {row} years old")
+    for row, name in enumerate(NAMES)
 )
 PASSAGES = tuple(Passage(f"{item.id}#0", item.id, item.title, item.text) for item in DOCUMENTS)
 
 
 def make_encoder(folder: Path, *, seed: int = 0, **changes: object) -> BiEncoder:
-    """Make a random encoder of one layer, width 32."""
+    """Make a random encoder of one layer, width 64."""
     sizes = ScratchEncoder(
-        kind="scratch", layers=1, width=32, vocabulary=300, max_query_tokens=32, max_passage_tokens=48
+        kind="scratch", layers=1, width=64, vocabulary=600, max_query_tokens=32, max_passage_tokens=48
     )
     texts = [f"{item.title} {item.text}" for item in DOCUMENTS]
     settings = EncoderSettings.model_validate(SETTINGS.model_dump() | changes)
@@ -87,21 +91,29 @@ class ServerProcess:
 
     process: "subprocess.Popen[str]"
     address: str
+    log_file: IO[str]
+
+    def log(self) -> str:
+        """What it wrote on standard error so far."""
+        self.log_file.seek(0)
+        return self.log_file.read()
 
 
 @contextmanager
 def server_process(run: Path, *options: str) -> Iterator[ServerProcess]:
     """Start the command line's server on a free port; kill it at the end where it still runs."""
     command = [sys.executable, "-m", "agentic_r", "serve", str(run), "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline() if process.stdout else ""
-        if not line:
-            raise RuntimeError(f"the server ended: {process.communicate()[1]}")
-        yield ServerProcess(process, json.loads(line)["address"])
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryFile("a+") as log_file:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log_file, text=True)
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                log_file.seek(0)
+                raise RuntimeError(f"the server ended: {log_file.read()}")
+            yield ServerProcess(process, json.loads(line)["address"], log_file)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 class FakeMeasuringEncoder:

@@ -51,26 +51,26 @@ def test_each_query_of_a_turn_gets_the_passage_that_it_names(url):
 
 
 def test_what_the_agent_is_shown_begins_with_the_title(url):
-    shown = passages_to_string(batch_search(url, ["Cadis library"], 1)[0])
-    assert shown == 'Doc 1(Title: "Cadis library") the library of Cadis is 25 years old\n'
+    shown = passages_to_string(batch_search(url, ["Tanek"], 1)[0])
+    assert shown == 'Doc 1(Title: "Tanek") the library of Tanek is 25 years old\n'
 
 
 def test_a_question_before_the_separator_goes_with_its_query(url):
-    alone, with_question = batch_search(url, ["mill", "How old is the mill of Borel? [SEP] mill"], 50)
+    alone, with_question = batch_search(url, ["mill", "Melol? [SEP] mill"], 50)
     assert {hit["document"]["id"] for hit in alone} == {hit["document"]["id"] for hit in with_question}
     assert alone != with_question
-    assert "Borel" in with_question[0]["document"]["contents"]
+    assert "Melol" in with_question[0]["document"]["contents"]
 
 
 def test_without_scores_a_hit_is_the_document_itself(url):
-    scored = batch_search(url, ["Cadis library", "Aren mill"], 2)  # the published server mixes two queries up here
-    bare = post(url, {"queries": ["Cadis library", "Aren mill"], "topk": 2, "return_scores": False})["result"]
+    scored = batch_search(url, ["Tanek", "Melol"], 2)  # the published server mixes two queries up here
+    bare = post(url, {"queries": ["Tanek", "Melol"], "topk": 2, "return_scores": False})["result"]
     assert bare == [[hit["document"] for hit in hits] for hits in scored]
 
 
 def test_no_depth_is_three_and_a_depth_beyond_the_index_is_all_of_it(url):
     assert [len(found) for found in post(url, {"queries": ["a", "b"], "topk": None})["result"]] == [3, 3]
-    everything = batch_search(url, ["Aren mill"], 1000)[0]
+    everything = batch_search(url, ["Melol"], 1000)[0]
     assert len({hit["document"]["id"] for hit in everything}) == len(everything) == len(DOCUMENTS)
 
 

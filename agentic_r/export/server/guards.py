@@ -125,9 +125,13 @@ class Guard:
 
 
 async def _answer(send: Send, refused: _Refused) -> None:
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]  # the rest of the body is not read
+    body = error_body(str(refused), kind="invalid_request_error")
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # the rest of the request's body is not read
+    ]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    body = error_body(str(refused), kind="invalid_request_error")
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -31,7 +31,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         busy = error.errno == errno.EADDRINUSE
         advice = "stop what listens there, or give another --port" if busy else "give another --host or --port"
-        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}); {advice}") from None
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address is said already
+        raise ConfigError(f"{host}:{port}: cannot listen there ({reason}); {advice}") from None
 
 
 def is_loopback(listening: socket.socket) -> bool:

@@ -33,22 +33,22 @@ def call(monkeypatch, capsys):
 
 
 def test_search_shows_passages_best_first(run, call):
-    code, out, err = call("search", "Cadis library", "--in", run, "-k", 2)
+    code, out, err = call("search", "Tanek", "--in", run, "-k", 2)
     assert (code, err) == (0, "")
     first, text, second, _ = out.splitlines()
     assert first.startswith("1. ")
-    assert first.endswith("  d25#0  Cadis library")
-    assert text == "   the library of Cadis is 25 years old"
+    assert first.endswith("  d25#0  Tanek")
+    assert text == "   the library of Tanek is 25 years old"
     assert second.startswith("2. ")
 
 
 def test_search_prints_one_object_with_the_question_taken_into_account(run, call):
-    code, out, _ = call("search", "mill", "--in", run, "--question", "How old is the mill of Borel?", "--json")
+    code, out, _ = call("search", "mill", "--in", run, "--question", "Melol?", "--json")
     found = json.loads(out)
     assert (code, found["query"], found["question"], found["cut"]) == (
         0,
         "mill",
-        "How old is the mill of Borel?",
+        "Melol?",
         False,
     )
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3, 4, 5]
@@ -77,7 +77,7 @@ def test_search_without_an_index_is_told_what_to_add(run, call):
         (("--set", "max_texts=9", "--set", "max_waiting_texts=8"), "max_texts 9 is more than max_waiting_texts 8"),
         (("--set", "default_k=9", "--set", "max_k=8"), "default_k 9 is more than max_k 8; lower it"),
         (("--token-env", "NO_SUCH"), "error: --token-env NO_SUCH: this environment variable is not set"),
-        (("--port", "70000"), "error: Invalid value for '--port': 70000 is not in the range"),
+        (("--port", "70000"), "error: Invalid value for '--port': Input should be less than or equal to 65535"),
         (("--host", "203.0.113.7"), "203.0.113.7:8000: cannot listen there"),  # an address of nobody's, RFC 5737
     ],
 )
@@ -117,6 +117,7 @@ def test_a_server_asks_for_its_token_answers_and_ends_when_told(run, monkeypatch
         request = urllib.request.Request(f"{server.address}/v1/models", headers={"Authorization": "Bearer geheim"})
         assert urllib.request.urlopen(request, timeout=60).status == 200
         server.process.send_signal(signal.SIGTERM)
-        out, err = server.process.communicate(timeout=60)
+        out, _ = server.process.communicate(timeout=200)
+        err = server.log()
     assert (server.process.returncode, out) == (0, "")
     assert err == f"serving other at {server.address}\nstopped\n"

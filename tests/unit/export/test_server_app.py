@@ -69,7 +69,7 @@ def embed(client, texts, **more):
     return vectors(client.post("/v1/embeddings", json={"input": texts, "model": "mine", **more}))
 
 
-TEXTS = ["the mill of Aren", "川は湖 🌊", "", "how old is the mill? [SEP] mill of Aren", "mill " * 100]
+TEXTS = ["the mill of Korol", "川は湖 🌊", "", "how old is the mill? [SEP] mill of Korol", "mill " * 100]
 
 
 def test_query_vectors_are_those_of_sentence_transformers_from_disk(client, exported):
@@ -112,7 +112,7 @@ def test_what_was_cut_is_said_in_a_header(client):
 
 
 def test_a_passage_finds_itself_by_search_with_its_own_fields(client):
-    queries = [{"query": "the mill of Aren", "question": "how old is it?"}, {"query": "library"}]
+    queries = [{"query": "the mill of Korol", "question": "how old is it?"}, {"query": "library"}]
     results = client.post("/search", json={"queries": queries, "k": 2}).json()["results"]
     assert [len(item["hits"]) for item in results] == [2, 2]
     first = results[0]["hits"][0]
@@ -129,7 +129,7 @@ def test_a_passage_finds_itself_by_search_with_its_own_fields(client):
 
 
 def test_hits_are_those_of_the_index_asked_directly_whatever_else_is_asked_at_once(client, served):
-    texts = ["mill", "old bridge", "harbour of Cadis", ""]
+    texts = ["mill", "old bridge", "harbour of Tanek", ""]
     for k in (1, 3, 50, 60):  # there are 50 passages
         answer = client.post("/retrieve", json={"queries": texts, "topk": k, "return_scores": True}).json()["result"]
         direct = served.searched.dense.search(embed(client, texts, input_type="query"), k=k)
@@ -161,7 +161,7 @@ def test_state_names_what_is_served(client, served):
             400,
             "contradicts the model's name",
         ),
-        ("/v1/embeddings", {"input": "a", "dimensions": 8, **ALL}, 400, "this encoder has 32 dimensions"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 8, **ALL}, 400, "this encoder has 64 dimensions"),
         ("/v1/embeddings", {"input": [[1, 2]], **ALL}, 400, "input.0: Input should be a valid string"),
         (
             "/v1/embeddings",
@@ -227,7 +227,7 @@ def test_an_answer_never_repeats_a_long_mistake(client):
 
 
 def test_zeros_and_control_tokens_in_a_text_are_text(client, exported):
-    assert embed(client, ["a\0b", "[CLS] [PAD] mill"], input_type="query").shape == (2, 32)
+    assert embed(client, ["a\0b", "[CLS] [PAD] mill"], input_type="query").shape == (2, 64)
     alone = exported.encode_query("mill")
     np.testing.assert_allclose(embed(client, "[CLS] [PAD] mill", input_type="query")[0], alone, atol=1e-5)
 
