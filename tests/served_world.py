@@ -130,8 +130,8 @@ class FakeMeasuringEncoder:
         self.gate = threading.Event()
         self.gate.set()
 
-    def encode_measured(self, texts: Sequence[QueryText | Passage]) -> MeasuredVectors:
-        plain = [item.query if isinstance(item, QueryText) else item.text for item in texts]
+    def encode_measured(self, texts: Sequence[QueryText | Passage | str]) -> MeasuredVectors:
+        plain = [getattr(item, "query", None) or getattr(item, "text", item) for item in texts]
         self.batches.append(plain)
         assert self.gate.wait(20)
         broken = [text for text in plain if "break" in text]

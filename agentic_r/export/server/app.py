@@ -30,7 +30,7 @@ __all__ = ["build_app"]
 
 _log = logging.getLogger(__name__)
 _ROUTES = ("/retrieve", "/v1/embeddings", "/v1/models", "/search", "/health", "/metrics", "/openapi.json")
-_KINDS = ("query", "passage")
+_KINDS = ("query", "passage", "plain")
 
 
 class _BadRequest(Exception):
@@ -98,9 +98,10 @@ def _add_embeddings(app: FastAPI, service: RetrievalService, config: ServeConfig
 
     @app.post("/v1/embeddings")
     async def embeddings(body: EmbeddingsBody) -> Response:
-        if body.model != served.name and body.model not in models:
+        model = served.name if body.model is None else body.model
+        if model not in (served.name, *models):
             raise _BadRequest(
-                f"model {body.model!r} is not served here; the models are {served.name}, {', '.join(models)}",
+                f"model {model!r} is not served here; the models are {served.name}, {', '.join(models)}",
                 param="model",
                 status=404,
             )
@@ -108,18 +109,15 @@ def _add_embeddings(app: FastAPI, service: RetrievalService, config: ServeConfig
             raise _BadRequest(
                 f"this encoder has {served.encoder.dimension} dimensions and is not made to be cut", param="dimensions"
             )
-        kind = _input_kind(body.input_type, models.get(body.model), served.name)
+        kind = _input_kind(body.input_type, models.get(model), served.name)
         _check_texts(body.input, config, param="input")
-        settings = served.encoder.settings
-        embedded = await service.embed(
-            [read_query(text, settings) if kind == "query" else read_passage(text) for text in body.input]
-        )
+        embedded = await service.embed([_read(text, kind, served) for text in body.input])
         num_tokens = sum(item.num_tokens for item in embedded)
         return _json(
             {
                 "object": "list",
                 "data": [_embedding(number, item, body.encoding_format) for number, item in enumerate(embedded)],
-                "model": body.model,
+                "model": model,
                 "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
             },
             cut=sum(item.is_cut for item in embedded),
@@ -215,13 +213,19 @@ def _input_kind(given: str | None, of_model: str | None, name: str) -> str:
     kind = "passage" if given == "document" else given
     if kind is None and of_model is None:
         raise _BadRequest(
-            f"queries and passages have different vectors here: send input_type query or passage, or name the model "
-            f"{name}:query or {name}:passage",
+            f"queries and passages have different vectors here: send input_type query or passage (plain for a text "
+            f"that has its prefix already), or name the model {', '.join(f'{name}:{kind}' for kind in _KINDS)}",
             param="input_type",
         )
     if kind is not None and of_model is not None and kind != of_model:
         raise _BadRequest(f"input_type {given} contradicts the model's name; send one of them", param="input_type")
     return kind or of_model or ""
+
+
+def _read(text: str, kind: str, served: Served) -> QueryText | Passage | str:
+    if kind == "query":
+        return read_query(text, served.encoder.settings)
+    return read_passage(text) if kind == "passage" else text
 
 
 def _published(found: FoundPassages, passages: Mapping[str, Passage], *, return_scores: bool) -> list[object]:

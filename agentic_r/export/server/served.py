@@ -32,7 +32,7 @@ class MeasuringEncoder(Protocol):
         """Prefixes, format and lengths."""
         ...
 
-    def encode_measured(self, texts: Sequence[QueryText | Passage]) -> MeasuredVectors:
+    def encode_measured(self, texts: Sequence[QueryText | Passage | str]) -> MeasuredVectors:
         """Return unit vectors, tokens and what was cut, in order."""
         ...
 

@@ -69,7 +69,7 @@ class RetrievalService:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def embed(self, texts: Sequence[QueryText | Passage]) -> list[EmbeddedText]:
+    async def embed(self, texts: Sequence[QueryText | Passage | str]) -> list[EmbeddedText]:
         """Return one vector a text.
 
         Raises:
@@ -92,12 +92,12 @@ class RetrievalService:
             results = await self._searching.submit([_Sought(item.vector_D, k) for item in embedded])
         return [FoundPassages(result, item.is_cut) for result, item in zip(results, embedded, strict=True)]
 
-    def _encode(self, texts: Sequence[QueryText | Passage]) -> list[EmbeddedText]:
+    def _encode(self, texts: Sequence[QueryText | Passage | str]) -> list[EmbeddedText]:
         measured = self.served.encoder.encode_measured(texts)
         embedded = [
             EmbeddedText(*row) for row in zip(measured.vectors_BD, measured.num_tokens, measured.cut, strict=True)
         ]
-        for kind, kind_of in (("query", QueryText), ("passage", Passage)):
+        for kind, kind_of in (("query", QueryText), ("passage", Passage), ("plain", str)):
             of_kind = [item for item, text in zip(embedded, texts, strict=True) if isinstance(text, kind_of)]
             if of_kind:
                 self._counters.texts.labels(kind).inc(len(of_kind))

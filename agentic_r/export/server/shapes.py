@@ -41,8 +41,8 @@ class EmbeddingsBody(_Body):
     """``POST /v1/embeddings``. Source: OpenAI's API; ``input_type`` as other servers with two kinds of text have it."""
 
     input: Annotated[list[Text], BeforeValidator(_listed)]
-    model: str
-    input_type: Literal["query", "passage", "document"] | None = None
+    model: Text | None = None
+    input_type: Literal["query", "passage", "document", "plain"] | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
     user: str | None = None

@@ -41,3 +41,13 @@ def test_a_server_that_encodes_for_ever_keeps_no_names(make_encoder):
 def test_nothing_gives_no_vectors(make_encoder):
     encoder = make_encoder()
     assert encoder.encode_measured([]).vectors_BD.shape == (0, 16)
+
+
+def test_a_string_is_encoded_as_it_stands_up_to_the_longer_limit(make_encoder):
+    encoder = make_encoder()
+    found = encoder.encode_measured(["query: which dog [SEP] fox", "passage: fox", LONG])
+    np.testing.assert_allclose(
+        found.vectors_BD[0], encoder.encode_queries([QueryText("fox", "which dog")])[0], atol=1e-6
+    )
+    np.testing.assert_allclose(found.vectors_BD[1], encoder.encode_passages([Passage("", "", "", "fox")])[0], atol=1e-6)
+    assert (found.num_tokens[2], found.cut) == (32, (False, False, True))

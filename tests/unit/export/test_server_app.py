@@ -66,7 +66,7 @@ def vectors(answer):
 
 
 def embed(client, texts, **more):
-    return vectors(client.post("/v1/embeddings", json={"input": texts, "model": "mine", **more}))
+    return vectors(client.post("/v1/embeddings", json={"input": texts, "model": "mine"} | more))
 
 
 TEXTS = ["the mill of Korol", "川は湖 🌊", "", "how old is the mill? [SEP] mill of Korol", "mill " * 100]
@@ -82,6 +82,19 @@ def test_passage_vectors_are_those_of_sentence_transformers_from_disk(client, ex
     for kind in ("passage", "document"):
         np.testing.assert_allclose(embed(client, texts, input_type=kind), expected, atol=1e-5)
     assert np.abs(expected - exported.encode_query(texts)).max() > 0.01  # the two kinds do differ
+
+
+def test_a_plain_text_is_encoded_as_it_stands(client, exported):
+    texts = ["query: who is old? [SEP] mill", "passage: mill", "mill", "mill " * 100]
+    expected = exported.encode(texts)
+    np.testing.assert_allclose(embed(client, texts, input_type="plain"), expected, atol=1e-5)
+    np.testing.assert_allclose(embed(client, texts, model="mine:plain"), expected, atol=1e-5)
+
+
+def test_the_model_may_be_left_out_since_there_is_one(client, exported):
+    answer = client.post("/v1/embeddings", json={"input": "mill", "input_type": "query"})
+    np.testing.assert_allclose(vectors(answer)[0], exported.encode_query("mill"), atol=1e-5)
+    assert answer.json()["model"] == "mine"
 
 
 def test_the_model_s_name_can_say_the_kind(client, exported):
@@ -142,7 +155,12 @@ def test_state_names_what_is_served(client, served):
     state = client.get("/health").json()
     assert (state["status"], state["name"], state["index"]["passages"]) == ("ok", "mine", 50)
     assert state["encoder"]["fingerprint"] == served.fingerprint
-    assert [item["id"] for item in client.get("/v1/models").json()["data"]] == ["mine", "mine:query", "mine:passage"]
+    assert [item["id"] for item in client.get("/v1/models").json()["data"]] == [
+        "mine",
+        "mine:query",
+        "mine:passage",
+        "mine:plain",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +170,7 @@ def test_state_names_what_is_served(client, served):
             "/v1/embeddings",
             {"input": "a", "model": "mine"},
             400,
-            "send input_type query or passage, or name the model mine:q",
+            "send input_type query or passage (plain for a text",
         ),
         ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "model 'gpt' is not served here; the models are mine,"),
         (
