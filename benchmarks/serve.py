@@ -2,10 +2,10 @@
 
 ``one_by_one`` and ``batched``: embeddings a second of the server, asked by 64 clients with one text a request each,
 over those of the peer, which encodes in float32; above 1 the server is faster. The server runs in float32 and again in
-bfloat16, which is what it should serve in where the processor can. Every kind of run is repeated, interleaved, and its best round
-counts; both sides have one thread for their model, but server and clients are two processes. Every vector that the
-server sends is compared with the peer's. ``beyond_the_bound``: a server that lets fewer texts in than there are
-clients, which come again after a 429. ``--types``: the encoder alone, in each type that it could serve in.
+bfloat16, which is what it should serve in where the processor can. Every kind of run is repeated, interleaved, and its
+best round counts; both sides have one thread for their model, but server and clients are two processes. Every vector
+that the server sends is compared with the peer's. ``answers_429_beyond_the_bound``: a server that lets fewer texts in
+than there are clients, which come again after a 429. ``--types``: the encoder alone, in each type that could be served.
 """
 
 import argparse
