@@ -5,7 +5,7 @@ and every configuration error answer at once. Published values: ``configs/paper/
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,6 +41,7 @@ __all__ = [
     "JudgeConfig",
     "LabelsConfig",
     "LanguageModelConfig",
+    "OnnxPrecision",
     "PassagesConfig",
     "PpoConfig",
     "PretrainedEncoder",
@@ -56,6 +57,8 @@ __all__ = [
     "TinyWorldData",
     "WarmStartConfig",
     "WorkspaceConfig",
+    "environment_key",
+    "export_settings",
     "load_config",
     "load_serve_config",
 ]
@@ -351,10 +354,29 @@ class WorkspaceConfig(Section):
     scan_timeout_s: float = Field(default=30.0, gt=0)
 
 
-class ExportConfig(Section):
-    """Tolerance of the parity proof: largest absolute difference of one vector component."""
+OnnxPrecision = Literal["fp32", "fp16", "int8"]
 
+
+class ExportConfig(Section):
+    """What an export holds beside the checkpoint, and the tolerances that fail it.
+
+    ``onnx`` names the graphs to write (they need the packages of the extra ``export``), ``dimensions`` the shorter
+    vectors that a graph also gives. Differences are of one vector component, ``overlap`` is the share of the first ten
+    passages that stay among the first ten. The limits for int8 are ours: what dynamic quantisation of MiniLM and E5
+    kept, with room below. Those of ``endpoint`` leave room for a service that computes in half precision.
+    """
+
+    onnx: tuple[OnnxPrecision, ...] = ()
+    dimensions: tuple[Annotated[int, Field(ge=1)], ...] = ()
     max_difference: float = Field(default=1e-5, ge=0)
+    max_norm_error: float = Field(default=1e-5, ge=0)
+    onnx_max_difference: float = Field(default=1e-4, ge=0)
+    fp16_min_cosine: float = Field(default=0.999, ge=-1, le=1)
+    int8_min_cosine: float = Field(default=0.95, ge=-1, le=1)
+    min_overlap: float = Field(default=0.98, ge=0, le=1)
+    int8_min_overlap: float = Field(default=0.8, ge=0, le=1)
+    endpoint_min_cosine: float = Field(default=0.999, ge=-1, le=1)
+    endpoint_max_norm_error: float = Field(default=0.01, ge=0)
 
 
 class ServeConfig(Section):
@@ -477,6 +499,32 @@ def load_serve_config(overrides: tuple[str, ...] = ()) -> ServeConfig:
     except ValidationError as error:
         given = {override.partition("=")[0]: override for override in overrides}
         raise ConfigError(describe_mistakes(error, ServeConfig, path="serve", overrides=given)) from None
+
+
+def export_settings(onnx: str, dimensions: Sequence[int]) -> ExportConfig:
+    """Return the section ``export`` as the command line gives it: ``fp32,int8`` or ``none``.
+
+    Raises:
+        ConfigError: no such graph or dimension.
+    """
+    names = [] if onnx.strip() in ("", "none") else [name.strip() for name in onnx.split(",")]
+    try:
+        return ExportConfig.model_validate({"onnx": names, "dimensions": list(dimensions)})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = "--onnx" if first["loc"][0] == "onnx" else "--dimension"
+        raise ConfigError(f"{option} {first['input']}: {first['msg']}") from None
+
+
+def environment_key(name: str) -> str:
+    """Return the key that an environment variable holds; empty for no name.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    if name and not os.environ.get(name):
+        raise ConfigError(f"--api-key-env {name}: not set; set it to the key, or leave the option out")
+    return os.environ.get(name, "") if name else ""
 
 
 class _Loader(yaml.SafeLoader):

@@ -16,7 +16,6 @@ from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import Manifest, StageFolder, read_manifest
 from agentic_r.config import RunConfig
 from agentic_r.corpus.gold import gold_kind
-from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.evaluation.answers import evaluate_answers
 from agentic_r.evaluation.coverage import coverage_left_out, workspace_coverage
 from agentic_r.evaluation.curves import AGENT_CURVES, RETRIEVER_CURVES, TrainingLog, training_charts
@@ -38,14 +37,13 @@ from agentic_r.evaluation.report import write_report
 from agentic_r.evaluation.report_parts import Example, ReportInput, stage_record
 from agentic_r.evaluation.retrieval import evaluate_retriever
 from agentic_r.evaluation.summary import LeftOut, Summary, write_summary
-from agentic_r.export.card import Card, ScoreLine
-from agentic_r.export.folder import export_encoder
-from agentic_r.export.parity import parity_report
+from agentic_r.export.checkpoint import export_checkpoint
 from agentic_r.labels.audit import Audit
+from agentic_r.loop.exporting import parity_texts, retriever_folder, run_card
 from agentic_r.loop.layout import BASE_WITH_QUESTION, StagePlan, agent_names, retriever_names
 from agentic_r.loop.learning import count_trajectories
 from agentic_r.loop.parts import Parts
-from agentic_r.types import Evidence, QueryText, Question, RecordedQuery, Relevance, Trajectory
+from agentic_r.types import Evidence, Question, RecordedQuery, Relevance, Trajectory
 from agentic_r.workspace.coverage import ProbeOutcome, values
 from agentic_r.workspace.run import run_probe
 from agentic_r.workspace.store import create_store
@@ -166,43 +164,20 @@ def _with_evidence(question: Question, parts: Parts) -> Question:
 
 def export_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The last retriever as a folder that others load, with its proof."""
-    config = parts.config
-    source = parts.root / f"iter-{plan.iteration}" / "retriever" / "encoder"
-    folder = stage.path / "encoder"
-    kind = gold_kind(parts.heldout_questions)
     summary = make_summary(parts, RunCost(0.0, None))
-    card = Card(
-        name=config.name,
-        base=f"{config.encoder.kind} encoder" if config.encoder.kind == "scratch" else config.encoder.path,
-        temperature=config.contrastive.temperature,
-        data=(
-            f"{len(parts.corpus.documents):,} documents, {len(parts.corpus.passages):,} passages.",
-            f"{len(parts.train_questions):,} training questions; labels by local relevance "
-            f"({config.labels.judge.kind} judge) and by answer correctness of the search agent.",
-        ),
-        settings={"epochs": str(config.contrastive.epochs), "batch size": str(config.contrastive.batch_size)},
-        scores=tuple(
-            ScoreLine(row.stage, measure, item.value, item.low, item.high)
-            for row in summary.rows
-            for measure, item in row.measures().items()
-            if item is not None
-        ),
-        scores_note=f"{len(parts.heldout_questions)} held-out questions of this run; retrieval over {kind} passages.",
+    parity = export_checkpoint(
+        retriever_folder(parts, plan.iteration),
+        stage.path / "encoder",
+        card=run_card(parts, summary),
+        texts=parity_texts(parts, _PARITY_TEXTS),
+        config=parts.config.export,
+        progress=report,
     )
-    export_encoder(source, folder, card=card)
-    parity = parity_report(
-        BiEncoder.load(source, dtype="float32"),
-        folder,
-        queries=[
-            QueryText(item.query, parts.questions[item.question_id].text)
-            for item in parts.recorded_queries[:_PARITY_TEXTS]
-        ],
-        passages=list(parts.corpus.passages.values())[:_PARITY_TEXTS],
-        config=config.export,
-    )
-    stage.metrics["max_difference"] = parity.max_difference if parity.max_difference is not None else float("nan")
-    stage.counts["kinds_of_text"] = len(parity.kinds)
-    report(1, 1)
+    for item in parity.artefacts:
+        stage.metrics[f"max_difference {item.name}"] = (
+            float("nan") if item.max_difference is None else item.max_difference
+        )
+        stage.counts["kinds_of_text"] = len(item.kinds)
 
 
 @dataclass(frozen=True, slots=True)
