@@ -15,7 +15,7 @@ from agentic_r.types import QueryText, Scope
 from agentic_r.workspace.calls import ReadInput, RecallInput, ScanInput, ToolCall
 from agentic_r.workspace.excerpts import show_matches
 from agentic_r.workspace.read import ReadRequest, read_lines
-from agentic_r.workspace.scan import OrderedScanner, ScanMatch, ScanRequest, ScanResult
+from agentic_r.workspace.scan import OrderedScanner, ScanLine, ScanRequest, ScanResult
 from agentic_r.workspace.shown import ShownLines
 from agentic_r.workspace.store import DocumentStore
 from agentic_r.workspace.terms import any_of, content_terms
@@ -112,7 +112,7 @@ class ScriptedProbe:
             calls.append(call)
         return calls
 
-    def _window(self, match: ScanMatch, budget: int) -> ReadInput:
+    def _window(self, match: ScanLine, budget: int) -> ReadInput:
         return ReadInput(match.name, max(1, match.line_number - _LINES_BEFORE), self._config.read_lines, budget)
 
     def _is_shown(self, window: ReadInput, shown: ShownLines) -> bool:
