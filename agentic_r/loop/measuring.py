@@ -1,9 +1,9 @@
-"""The stages that measure: the frozen queries, retrieval, answers, workspace, export; and the summary and report."""
+"""The stages that measure: the frozen queries, retrieval, answers, export; and the summary and report."""
 
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -17,7 +17,7 @@ from agentic_r.artifacts.stage import Manifest, StageFolder, read_manifest
 from agentic_r.config import RunConfig
 from agentic_r.corpus.gold import gold_kind
 from agentic_r.evaluation.answers import evaluate_answers
-from agentic_r.evaluation.coverage import coverage_left_out, workspace_coverage
+from agentic_r.evaluation.coverage import coverage_comparisons, coverage_left_out, workspace_coverage
 from agentic_r.evaluation.curves import AGENT_CURVES, RETRIEVER_CURVES, TrainingLog, training_charts
 from agentic_r.evaluation.examples import EXAMPLE_CHOICE, choose_examples, readable_attempt
 from agentic_r.evaluation.intervals import Bootstrap
@@ -43,12 +43,11 @@ from agentic_r.loop.exporting import parity_texts, retriever_folder, run_card
 from agentic_r.loop.layout import BASE_WITH_QUESTION, StagePlan, agent_names, retriever_names
 from agentic_r.loop.learning import count_trajectories
 from agentic_r.loop.parts import Parts
-from agentic_r.types import Evidence, Question, RecordedQuery, Relevance, Trajectory
-from agentic_r.workspace.coverage import ProbeOutcome, values
-from agentic_r.workspace.run import run_probe
-from agentic_r.workspace.store import create_store
+from agentic_r.types import RecordedQuery, Relevance, Trajectory
+from agentic_r.workspace.coverage import ProbeOutcome
+from agentic_r.workspace.measures import SCOPE_COVERAGE, SystemRun, measure_names, values
 
-__all__ = ["answer_heldout", "export_retriever", "finish_run", "measure_retrieval", "probe_workspace", "record_queries"]
+__all__ = ["answer_heldout", "export_retriever", "finish_run", "measure_retrieval", "record_queries"]
 
 Report = Callable[[int, int], None]
 
@@ -133,35 +132,6 @@ def answer_heldout(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
     count_trajectories(stage, trajectories)
 
 
-def probe_workspace(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
-    """Every retriever as scope ranker, under the same scripted actions."""
-    documents = parts.corpus.documents
-    store = create_store(stage.path / "store", documents.values())
-    outcomes = run_probe(
-        stage.path / "traces",
-        questions=[_with_evidence(item, parts) for item in parts.heldout_questions],
-        queries=parts.recorded_queries,
-        rankers={name: parts.retriever(name) for name in retriever_names(parts.config)},
-        store=store,
-        config=parts.config.workspace,
-        progress=report,
-    )
-    write_records(stage.path / "outcomes.jsonl", outcomes)
-    stage.counts.update(documents=len(documents), probes=len(outcomes))
-    for item in outcomes:
-        if item.state != "ok":
-            place = stage.failed if item.state == "failed" else stage.skipped
-            place[item.state] = place.get(item.state, 0) + 1
-
-
-def _with_evidence(question: Question, parts: Parts) -> Question:
-    """Where the data names no evidence, the answer-bearing passages stand in (and the report says so)."""
-    if question.evidence:
-        return question
-    found = [parts.corpus.passages[key] for key in parts.answer_bearing.get(question.id, ())]
-    return replace(question, evidence=tuple(Evidence(item.document_id, item.text) for item in found))
-
-
 def export_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The last retriever as a folder that others load, with its proof."""
     summary = make_summary(parts, RunCost(0.0, None))
@@ -207,7 +177,7 @@ def make_summary(parts: Parts, cost: RunCost) -> Summary:
     """The run's summary from what its measuring stages left."""
     config = parts.config
     found = _collect(parts)
-    scope = values(found.probe, "scope_coverage")
+    scope = values(found.probe, SCOPE_COVERAGE)
     formats = {"query": found.retrieval["base"], "question [SEP] query": found.retrieval[BASE_WITH_QUESTION]}
     base = "base" if better_format(formats) == "query" else BASE_WITH_QUESTION
     sources = [("bm25", "warm", "bm25"), ("base", "warm", base)]
@@ -216,7 +186,9 @@ def make_summary(parts: Parts, cost: RunCost) -> Summary:
     for stage, agent, retriever in sources:
         answers = evaluate_answers(found.answers[agent, retriever])
         per_question = {**found.retrieval[retriever], **answers.per_question()}
-        rows.append(StageMeasurement(stage, {**per_question, "scope_coverage": scope.get(retriever, {})}))
+        rows.append(
+            StageMeasurement(stage, {**per_question, "scope_coverage": scope.get(SystemRun("rarg", retriever), {})})
+        )
     cross = []
     for (agent, retriever), trajectories in found.answers.items():
         if retriever not in (BASE_WITH_QUESTION, "base") or retriever == base:
@@ -277,7 +249,12 @@ def _report(parts: Parts, summary: Summary, manifests: Mapping[str, Manifest]) -
             )
             for i in numbers
         ),
-        coverage=workspace_coverage(found.probe, bootstrap=Bootstrap(seed=config.seed)),
+        coverage=workspace_coverage(
+            found.probe, measures=measure_names(config.workspace), bootstrap=Bootstrap(seed=config.seed)
+        ),
+        coverage_comparisons=coverage_comparisons(
+            found.probe, measures=measure_names(config.workspace), bootstrap=Bootstrap(seed=config.seed)
+        ),
         examples=_examples(parts, found, config),
         example_choice=EXAMPLE_CHOICE,
         configuration=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agentic_r.workspace.scan import ScanLine, ScanResult
 from agentic_r.workspace.shown import Shown, ShownSpan
 
-__all__ = ["Excerpt", "cut_excerpt", "printable", "show_matches"]
+__all__ = ["Excerpt", "cut_excerpt", "cut_text", "printable", "show_matches"]
 
 _CUT_MARK = "…"
 _MIN_WINDOW = 40  # characters: a narrower rest of the budget is left unused
@@ -36,9 +36,15 @@ def cut_excerpt(match: ScanLine, *, max_characters: int) -> Excerpt:
     """Return the window of at most ``max_characters`` that holds most of the line's hits, centred on them."""
     line = match.line.removesuffix(b"\n").removesuffix(b"\r")
     text = line.decode("utf-8", "replace")
+    hits = [] if len(text) <= max_characters else _in_characters(line, match.spans)
+    return cut_text(text, hits, max_characters=max_characters)
+
+
+def cut_text(text: str, hits: Sequence[tuple[int, int]], *, max_characters: int) -> Excerpt:
+    """Return the window of ``text`` that holds most of ``hits`` (spans of characters, in order), centred on them."""
     if len(text) <= max_characters:
         return Excerpt(0, len(text), printable(text))
-    first, last = _densest(_in_characters(line, match.spans) or [(0, 0)], max_characters)
+    first, last = _densest(hits or [(0, 0)], max_characters)
     start = max(0, min(first, (first + last - max_characters) // 2, len(text) - max_characters))
     end = start + max_characters
     before = _CUT_MARK if start > 0 else ""
@@ -116,7 +122,7 @@ def _in_characters(line: bytes, spans: Sequence[tuple[int, int]]) -> list[tuple[
     return list(zip(places[::2], places[1::2], strict=True))
 
 
-def _densest(hits: list[tuple[int, int]], width: int) -> tuple[int, int]:
+def _densest(hits: Sequence[tuple[int, int]], width: int) -> tuple[int, int]:
     """Return start and end of the first longest group of hits that fits into ``width``; the first hit if none does."""
     best, best_count, last = hits[0], 0, 0
     for number, (start, _) in enumerate(hits):

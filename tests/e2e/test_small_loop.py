@@ -133,3 +133,22 @@ def test_another_run_takes_over_the_stages_that_still_fit(unbroken, tmp_path):
         folder / "iter-1" / "correctness" / "continuations.jsonl"
     ).read_bytes()
     assert "taken over" in err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_recorded_tool_calls_replay_to_the_same_coverage_and_a_smaller_budget_shows_no_more(unbroken):
+    folder, _ = unbroken
+
+    def replayed(*options):
+        command = [sys.executable, "-m", "agentic_r", "workspace", "replay", str(CONFIG), "--json"]
+        chosen = ["--set", f"runs={folder.parent}", "--system", "rarg+", "--from", "iter-1", *options]
+        answer = subprocess.run([*command, *chosen], cwd=ROOT, capture_output=True, text=True, timeout=600)
+        assert answer.returncode == 0, answer.stderr
+        return [row["coverage"] for row in json.loads(answer.stdout)["rows"]]
+
+    recorded, again = replayed("--retriever", "iter-1")
+    assert recorded == again
+    recorded, smaller = replayed("--budget", "800")
+    assert smaller["evidence"]["value"] <= recorded["evidence"]["value"]
+    assert smaller["scope@5"] == recorded["scope@5"]

@@ -192,7 +192,7 @@ def test_a_long_line_with_many_hits_has_its_window_found_in_one_pass():
 
 
 def test_a_pattern_too_large_to_compile_is_a_bad_one_not_a_long_wait(scan):
-    result = scan({"a.txt": "needle\n"}, r"\w{5000}")
+    result = scan({"a.txt": "needle\n"}, r"\w{5000}", timeout_s=300)
     assert result.state == "bad_pattern"
     assert "size limit" in result.cause
 
