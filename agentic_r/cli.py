@@ -363,6 +363,7 @@ def export_index_command(
         left_out = "".join(f"; left out, {reason}: {count:,}" for reason, count in stage.skipped.items())
         typer.echo(f"{to}: {stage.counts['written']:,} of {stage.counts['passages']:,} passages{left_out}")
     if stage.skipped:
+        raise typer.Exit(1)
 
 
 @workspace_app.command("show")

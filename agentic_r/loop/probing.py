@@ -112,7 +112,7 @@ def _retrievers(parts: Parts, system: SystemName) -> Sequence[str]:
     base, last = retriever_name(0), retriever_name(parts.config.iterations)
     match system:
         case "rise":
-            return (_BM25, f"{_BM25}{_FUSED}{last}", last)
+            return (_BM25, f"{_BM25}{_FUSED}{last}")
         case "rarg":
             return retriever_names(parts.config)
         case "rarg+" | "rarg++":

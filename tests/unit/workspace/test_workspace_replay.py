@@ -14,9 +14,7 @@ from agentic_r.workspace.session import Session, Tools
 from agentic_r.workspace.store import create_store
 from agentic_r.workspace.trace import RankedScope, Trace
 
-DOCUMENTS = [
-    Document(f"d{number}", f"T{number}", f"needle {number} here\nand {number} others\n") for number in range(6)
-]
+DOCUMENTS = [Document(f"d{n}", f"T{n}", f"needle {n} here\nand {n} others\n") for n in range(6)]
 QUESTION = Question("q", "Where?", ("x",), "heldout", evidence=(Evidence("d4", "needle 4 here"),))
 CONFIG = WorkspaceConfig(max_output_characters=1000)
 
