@@ -43,7 +43,7 @@ def show_opening(
             reached; the last line says how many of them were.
         config: Sizes of paragraphs.
         num_paragraphs: At most so many are shown.
-        max_characters: Of the whole text. A paragraph that does not fit is left out, and so is all after it.
+        max_characters: Of the whole text. A paragraph that does not fit is left out; a shorter one after it may fit.
 
     Raises:
         ToolFailure: the encoder failed.
@@ -64,7 +64,7 @@ def show_opening(
     for item in chosen:
         piece = _render(store, item)
         if at + len(piece) + 1 + len(widest) > max_characters:
-            break
+            continue
         spans += _spans(item, at + len(piece))
         pieces.append(piece)
         at += len(piece) + 1

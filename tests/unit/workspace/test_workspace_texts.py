@@ -185,3 +185,18 @@ def test_the_opening_reads_no_more_than_its_limit_and_says_so(tmp_path):
     # 1,600 lines of 99 characters are 158,400; the second document would go beyond 160,000 only with 1,601 more
     assert shown.text.endswith("2 of 2 documents read")
     assert shown.text.startswith(f"{store.name('late')}, lines 1-1:\naaaa")
+
+
+def test_a_paragraph_that_does_not_fit_does_not_end_the_opening(tmp_path):
+    store = create_store(tmp_path, [Document("long", "L", "a" * 400 + "\n"), Document("short", "S", "ab\n")])
+    shown = show_opening(
+        store,
+        EncoderSimilarity(FakeEncoder()),
+        QueryText("a"),
+        ["long", "short"],
+        config=OpeningConfig(),
+        num_paragraphs=2,
+        max_characters=200,
+    )
+    assert shown.text.splitlines()[1:] == ["ab", "shown 1 of 2 paragraphs, 2 of 2 documents read"]
+    assert [span.document_id for span in shown.spans] == ["short"]
