@@ -5,7 +5,7 @@ and every configuration error answer at once. Published values: ``configs/paper/
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PositiveInt,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -27,6 +28,7 @@ from agentic_r.validation import describe_mistakes
 from agentic_r.variables import expand_variables
 
 __all__ = [
+    "SYSTEMS",
     "AgentConfig",
     "Bm25Config",
     "ContrastiveConfig",
@@ -43,6 +45,8 @@ __all__ = [
     "LanguageModelConfig",
     "LoraConfig",
     "MiningConfig",
+    "OnnxPrecision",
+    "OpeningConfig",
     "PassagesConfig",
     "PpoConfig",
     "PretrainedEncoder",
@@ -52,14 +56,21 @@ __all__ = [
     "RuleJudge",
     "RunConfig",
     "ScratchEncoder",
+    "SearchConfig",
     "Section",
     "SelectionConfig",
+    "ServeConfig",
+    "SystemName",
     "TinyLanguageModel",
     "TinyWorldData",
     "WarmStartConfig",
     "WorkspaceConfig",
+    "environment_key",
+    "export_settings",
     "load_config",
     "load_retriever_config",
+    "load_serve_config",
+    "load_workspace",
 ]
 
 
@@ -366,14 +377,49 @@ class EvaluationConfig(Section):
     drop_query_id_hits: bool = False
 
 
-class WorkspaceConfig(Section):
-    """The scripted probe: documents in scope, and the output it may read.
+class SearchConfig(Section):
+    """RISE's ``search``: depth of a sub-query and previews as published (RISE 1.2); a preview's width is ours.
 
-    Matches and seconds a scan as published (RARG 2.3); what one document may fill, and how much is read
-    (documents a query, lines a document), are ours.
+    ``max_members`` caps a question's workspace: what comes beyond is refused and counted.
     """
 
-    scope_documents: int = Field(default=20, ge=1)
+    depth: int = Field(default=1000, ge=1)
+    previews: int = Field(default=10, ge=0)
+    preview_characters: int = Field(default=160, ge=20)
+    max_members: int | None = Field(default=None, ge=1)
+
+
+class OpeningConfig(Section):
+    """RARG+'s opening paragraphs: documents read, paragraphs shown, sizes in characters; as published (RARG 2.4)."""
+
+    opened_documents: int = Field(default=20, ge=1)
+    paragraphs: int = Field(default=10, ge=1)
+    min_paragraph: int = Field(default=400, ge=1)
+    target_paragraph: int = Field(default=600, ge=1)
+    max_paragraph: int = Field(default=1200, ge=1)
+
+    @model_validator(mode="after")
+    def _sizes_are_ordered(self) -> "OpeningConfig":
+        if not self.min_paragraph <= self.target_paragraph <= self.max_paragraph:
+            raise ValueError("workspace.opening: expected min_paragraph <= target_paragraph <= max_paragraph")
+        return self
+
+
+SystemName = Literal["rise", "rarg", "rarg+", "rarg++"]
+SYSTEMS: tuple[SystemName, ...] = ("rise", "rarg", "rarg+", "rarg++")
+
+
+class WorkspaceConfig(Section):
+    """The workspace's tools under the scripted probe: systems, documents in scope, and the output it may read.
+
+    Matches and seconds a scan, and the pool of RARG++, as published (RARG 2.3, 2.5); what one document may fill, how
+    much is read (documents a query, lines a document) and how a budget is shared are ours. ``entry_share`` of a query's
+    part is for what comes before the scan (previews, opening paragraphs), ``scan_share`` of the rest for the scan.
+    ``scope_depths`` and ``budgets`` (in characters) are where coverage is reported.
+    """
+
+    systems: tuple[SystemName, ...] = SYSTEMS
+    scope_documents: int = Field(default=100, ge=1, le=10_000)
     max_matches: int = Field(default=30, ge=1)
     max_output_characters: int = Field(default=4000, ge=100)
     excerpt_characters: int = Field(default=500, ge=20)
@@ -381,12 +427,70 @@ class WorkspaceConfig(Section):
     documents_read: int = Field(default=2, ge=0)
     read_lines: int = Field(default=8, ge=1)
     scan_timeout_s: float = Field(default=30.0, gt=0)
+    entry_share: float = Field(default=0.4, ge=0, le=1)
+    scan_share: float = Field(default=0.6, ge=0, le=1)
+    search: SearchConfig = SearchConfig()
+    opening: OpeningConfig = OpeningConfig()
+    pool_matches: int = Field(default=500, ge=1)
+    scope_depths: tuple[PositiveInt, ...] = (1, 3, 5, 10, 20)
+    budgets: tuple[PositiveInt, ...] = (500, 1000, 2000)
+
+
+OnnxPrecision = Literal["fp32", "fp16", "int8"]
 
 
 class ExportConfig(Section):
-    """Tolerance of the parity proof: largest absolute difference of one vector component."""
+    """What an export holds beside the checkpoint, and the tolerances that fail it.
 
+    ``onnx`` names the graphs to write (they need the packages of the extra ``export``), ``dimensions`` the shorter
+    vectors that a graph also gives. Differences are of one vector component, ``overlap`` is the share of the first ten
+    passages that stay among the first ten. The limits for int8 are ours: what dynamic quantisation of MiniLM and E5
+    kept, with room below. Those of ``endpoint`` leave room for a service that computes in half precision.
+    """
+
+    onnx: tuple[OnnxPrecision, ...] = ()
+    dimensions: tuple[Annotated[int, Field(ge=1)], ...] = ()
     max_difference: float = Field(default=1e-5, ge=0)
+    max_norm_error: float = Field(default=1e-5, ge=0)
+    onnx_max_difference: float = Field(default=1e-4, ge=0)
+    fp16_min_cosine: float = Field(default=0.999, ge=-1, le=1)
+    int8_min_cosine: float = Field(default=0.95, ge=-1, le=1)
+    min_overlap: float = Field(default=0.98, ge=0, le=1)
+    int8_min_overlap: float = Field(default=0.8, ge=0, le=1)
+    endpoint_min_cosine: float = Field(default=0.999, ge=-1, le=1)
+    endpoint_max_norm_error: float = Field(default=0.01, ge=0)
+
+
+class ServeConfig(Section):
+    """What a server takes in, and how much of it may wait. Sizes are ours.
+
+    The whole batch of a published agent (512 queries, 1.2) is one request, and asks for 3 passages a query.
+    ``dtype`` null encodes in the type that the export names.
+    """
+
+    dtype: Literal["float32", "bfloat16"] | None = None
+    threads: int = Field(default=1, ge=1)
+    default_k: int = Field(default=3, ge=1)
+    max_k: int = Field(default=1000, ge=1)
+    max_texts: int = Field(default=1024, ge=1)
+    max_text_characters: int = Field(default=8192, ge=1)
+    max_body_bytes: int = Field(default=2_000_000, ge=1)
+    body_timeout_s: float = Field(default=10.0, gt=0)
+    max_waiting_texts: int = Field(default=4096, ge=1)
+    max_batch_texts: int = Field(default=64, ge=1)
+    max_connections: int = Field(default=1024, ge=1)
+    stop_timeout_s: float = Field(default=30.0, gt=0)
+
+    @model_validator(mode="after")
+    def _a_request_can_be_admitted(self) -> "ServeConfig":
+        if self.max_texts > self.max_waiting_texts:
+            raise ValueError(
+                f"max_texts {self.max_texts} is more than max_waiting_texts {self.max_waiting_texts}: "
+                "such a request could never be admitted; lower the one or raise the other"
+            )
+        if self.default_k > self.max_k:
+            raise ValueError(f"default_k {self.default_k} is more than max_k {self.max_k}; lower it")
+        return self
 
 
 class RunConfig(Section):
@@ -513,6 +617,60 @@ def _load(kind: type[_Root], path: Path, overrides: tuple[str, ...], environment
         return kind.model_validate(_without_empty(tree), context=context)
     except ValidationError as error:
         raise ConfigError(describe_mistakes(error, kind, path=str(path), overrides=given)) from None
+
+
+def load_serve_config(overrides: tuple[str, ...] = ()) -> ServeConfig:
+    """Return the server's defaults with ``key=value`` strings over them.
+
+    Raises:
+        ConfigError: naming the key, what is wrong and what was expected.
+    """
+    tree: dict[str, Any] = {}  # Any: as in load_config
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        return ServeConfig.model_validate(_without_empty(tree))
+    except ValidationError as error:
+        given = {override.partition("=")[0]: override for override in overrides}
+        raise ConfigError(describe_mistakes(error, ServeConfig, path="serve", overrides=given)) from None
+
+
+def export_settings(onnx: str, dimensions: Sequence[int]) -> ExportConfig:
+    """Return the section ``export`` as the command line gives it: ``fp32,int8`` or ``none``.
+
+    Raises:
+        ConfigError: no such graph or dimension.
+    """
+    names = [] if onnx.strip() in ("", "none") else [name.strip() for name in onnx.split(",")]
+    try:
+        return ExportConfig.model_validate({"onnx": names, "dimensions": list(dimensions)})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = "--onnx" if first["loc"][0] == "onnx" else "--dimension"
+        raise ConfigError(f"{option} {first['input']}: {first['msg']}") from None
+
+
+def environment_key(name: str) -> str:
+    """Return the key that an environment variable holds; empty for no name.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    if name and not os.environ.get(name):
+        raise ConfigError(f"--api-key-env {name}: not set; set it to the key, or leave the option out")
+    return os.environ.get(name, "") if name else ""
+
+
+def load_workspace(path: Path) -> WorkspaceConfig:
+    """Read a preset: a YAML file of workspace settings alone, such as those in ``configs/workspace``.
+
+    Raises:
+        ConfigError: naming the file, the key, what is wrong and what was expected.
+    """
+    try:
+        return WorkspaceConfig.model_validate(_without_empty(_read_tree(path)))
+    except ValidationError as error:
+        raise ConfigError(describe_mistakes(error, WorkspaceConfig, path=str(path), overrides={})) from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -23,7 +23,7 @@ from agentic_r.protocols import Vectors
 from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, QueryText
 
-__all__ = ["BiEncoder", "CutCounts", "Features", "PassageLengths"]
+__all__ = ["BiEncoder", "CutCounts", "Features", "MeasuredVectors", "PassageLengths"]
 
 Features = dict[str, Tensor]
 
@@ -52,6 +52,15 @@ class PassageLengths:
     cut: tuple[str, ...]
     num_tokens: int
     num_tokens_lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredVectors:
+    """(B, D) float32 rows of norm 1; of each text the tokens that were encoded, and whether some were left out."""
+
+    vectors_BD: Vectors
+    num_tokens: tuple[int, ...]
+    cut: tuple[bool, ...]
 
 
 class BiEncoder:
@@ -137,6 +146,40 @@ class BiEncoder:
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return (P, D) float32 rows of norm 1, in the order of ``passages``."""
         return self._encode(self._passage_ids(passages), [passage.id for passage in passages])
+
+    def encode_measured(self, texts: Sequence[QueryText | Passage | str]) -> MeasuredVectors:
+        """Encode texts of all kinds together, as a server gets them; ``count_cut`` leaves these out.
+
+        Args:
+            texts: Queries, passages, and strings that are encoded as they stand: whoever wrote them added a prefix, or
+                wants none.
+        """
+        queries = iter(self._format_queries([self._clean_query(text) for text in texts if isinstance(text, QueryText)]))
+        formatted = [
+            next(queries) if isinstance(text, QueryText) else FormattedQuery(self._written(text), "nothing")
+            for text in texts
+        ]
+        ids = self._tokenize([item.text for item in formatted])
+        cut = [item.cut != "nothing" for item in formatted]
+        for row, text in enumerate(texts):
+            if isinstance(text, QueryText):
+                continue
+            limit = self._settings.max_passage_tokens if isinstance(text, Passage) else self._max_tokens
+            if len(ids[row]) > limit:
+                ids[row] = self._tokenizer(formatted[row].text, truncation=True, max_length=limit)["input_ids"]
+                cut[row] = True
+        return MeasuredVectors(
+            vectors_BD=self._encode(ids, [item.text for item in formatted]),
+            num_tokens=tuple(len(row) for row in ids),
+            cut=tuple(cut),
+        )
+
+    @property
+    def _max_tokens(self) -> int:
+        return max(self._settings.max_query_tokens, self._settings.max_passage_tokens)
+
+    def _written(self, text: Passage | str) -> str:
+        return text if isinstance(text, str) else self.format_passage(text)
 
     def query_features(self, queries: Sequence[QueryText]) -> Features:
         """Return padded (B, T) ``input_ids`` and ``attention_mask``: what ``model`` takes in training."""

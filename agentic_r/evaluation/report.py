@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from agentic_r.artifacts.jsonl import write_text_atomic
 from agentic_r.evaluation import wording
+from agentic_r.evaluation.coverage import coverage_tables
 from agentic_r.evaluation.curves import Chart
 from agentic_r.evaluation.findings import find
 from agentic_r.evaluation.report_parts import ReportInput, WorkspaceCoverage
@@ -21,6 +22,7 @@ from agentic_r.evaluation.table import measure_header, reading_notes
 
 __all__ = ["render_report", "write_report"]
 
+_DRAWN_SYSTEM = "rarg"  # the one that every retriever of a run takes part in
 _MOST_HEAT = 42  # more colour would leave too little contrast for the text upon it
 
 
@@ -72,7 +74,8 @@ def render_report(report: ReportInput) -> str:
         notes=reading_notes(summary),
         intervals=[_interval_figure(name, summary) for name in MEASURES],
         heat_tables=[_heat_table(name, summary) for name in CROSS_MEASURES] if summary.cross else [],
-        coverage=[_coverage_figure(item) for item in report.coverage],
+        coverage=[_coverage_figure(item) for item in report.coverage if item.system == _DRAWN_SYSTEM],
+        coverage_tables=coverage_tables(report.coverage),
         agent_figures=[_curve_figure(chart) for chart in report.agent_charts],
         retriever_figures=[_curve_figure(chart) for chart in report.retriever_charts],
         relevance=[

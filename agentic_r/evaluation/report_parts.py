@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from agentic_r.artifacts.stage import Manifest
 from agentic_r.evaluation.curves import Chart
-from agentic_r.evaluation.summary import Estimate, Summary
+from agentic_r.evaluation.summary import Comparison, Estimate, Summary
 from agentic_r.evaluation.svg import Bar
 from agentic_r.types import ToolState, TrajectoryStatus
 
@@ -22,6 +22,7 @@ __all__ = [
     "ReportInput",
     "ShownPassage",
     "StageRecord",
+    "ToolUse",
     "WorkspaceCoverage",
     "stage_record",
 ]
@@ -70,12 +71,24 @@ class CoverageStep:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceCoverage:
-    """How far gold evidence came in the workspace with one retriever as scope ranker."""
+class ToolUse:
+    """What one tool cost a question, in the mean over the questions that used it."""
 
+    tool: str
+    num_calls: float
+    characters: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceCoverage:
+    """How far gold evidence came in one system of the workspace with one retriever as scope ranker."""
+
+    system: str
     retriever: str
     steps: tuple[CoverageStep, ...]
     num_questions: int
+    costs: tuple[ToolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,7 @@ class ReportInput:
     retriever_charts: tuple[Chart, ...] = ()
     labels: tuple[LabelReport, ...] = ()
     coverage: tuple[WorkspaceCoverage, ...] = ()
+    coverage_comparisons: tuple[Comparison, ...] = ()
     examples: tuple[Example, ...] = ()
     example_choice: str = ""
     configuration: str = ""

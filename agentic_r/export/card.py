@@ -10,9 +10,11 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
+from agentic_r.config import ExportConfig
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.encoder.text import passage_text, query_text
+from agentic_r.export.onnx_graph import ONNX_FILES
 from agentic_r.types import Passage, QueryText
 
 __all__ = ["Card", "ScoreLine", "pooling_name", "render_card"]
@@ -41,7 +43,7 @@ class Card:
     Attributes:
         name: Title of the card.
         base: The encoder that training started from.
-        temperature: Of the loss.
+        temperature: Of the loss; None where it is not known.
         data: Sentences about the corpus, questions, labels and instances.
         settings: Training settings to show, by name.
         scores: Measured values; empty where nothing was measured.
@@ -51,7 +53,7 @@ class Card:
 
     name: str
     base: str
-    temperature: float
+    temperature: float | None = None
     data: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     scores: tuple[ScoreLine, ...] = ()
@@ -59,8 +61,15 @@ class Card:
     licence: str = UNKNOWN_LICENCE
 
 
-def render_card(card: Card, encoder: BiEncoder) -> str:
-    """Return the text of the card, Markdown with the front matter that model hubs read."""
+def render_card(card: Card, encoder: BiEncoder, *, config: ExportConfig | None = None) -> str:
+    """Return the text of the card, Markdown with the front matter that model hubs read.
+
+    Args:
+        card: What the run knows.
+        encoder: The encoder as it is exported.
+        config: Which graphs and shorter vectors the export has; by default none.
+    """
+    config = config or ExportConfig()
     source = resources.files("agentic_r.export").joinpath("card.md.jinja").read_text(encoding="utf-8")
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     return environment.from_string(source).render(
@@ -71,7 +80,11 @@ def render_card(card: Card, encoder: BiEncoder) -> str:
         normalised=any(isinstance(module, Normalize) for module in encoder.model.children()),
         fingerprint=encoder.fingerprint,
         query_literal=_query_literal(encoder.settings),
+        prefixed_query=_prefixed_query(encoder.settings),
         passage_literal=_passage_literal(encoder.settings),
+        limit=max(encoder.settings.max_query_tokens, encoder.settings.max_passage_tokens),
+        graphs={precision: ONNX_FILES[precision] for precision in config.onnx},
+        dimensions=config.dimensions,
     )
 
 
@@ -84,6 +97,10 @@ def pooling_name(encoder: BiEncoder) -> str:
 def _query_literal(settings: EncoderSettings) -> str:
     text = query_text(QueryText(query="{query}", question="{question}"), settings)
     return _format_string(text.removeprefix(settings.query_prefix))
+
+
+def _prefixed_query(settings: EncoderSettings) -> str:
+    return _format_string(query_text(QueryText(query="{query}", question="{question}"), settings))
 
 
 def _passage_literal(settings: EncoderSettings) -> str:

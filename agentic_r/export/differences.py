@@ -53,11 +53,10 @@ def _prompts(encoder: BiEncoder, model: SentenceTransformer) -> Iterator[str]:
 def _lengths(ours: SentenceTransformer, theirs: SentenceTransformer) -> Iterator[str]:
     if ours.max_seq_length != theirs.max_seq_length:
         yield f"the longest text is {theirs.max_seq_length} tokens, the encoder's {ours.max_seq_length}"
-    our_first, their_first = _first(ours), _first(theirs)
-    if our_first.query_length != their_first.query_length:
-        yield f"the longest query is {their_first.query_length} tokens, the encoder's {our_first.query_length}"
-    if our_first.document_length != their_first.document_length:
-        yield f"the longest passage is {their_first.document_length} tokens, the encoder's {our_first.document_length}"
+    first = _first(theirs)
+    for kind, own in (("query", first.query_length), ("passage", first.document_length)):
+        if own is not None and own != ours.max_seq_length:
+            yield f"the longest {kind} is {own} tokens, the longest text {ours.max_seq_length}"
 
 
 def _first(model: SentenceTransformer) -> Transformer:

@@ -1,55 +1,34 @@
-"""The proof that an export gives the vectors of the trained encoder, or the reason why it does not.
+"""The proof that each form of an export gives the vectors of the trained encoder, or the reason why it does not.
 
-Loads the folder as anybody would (plain sentence-transformers, local path, no network), compares it with
-the encoder on every kind of text of ``probes.py``, and looks for what differs between the two when vectors do.
+Compares the folder as anybody loads it (plain sentence-transformers, local path, no network) and each ONNX graph with
+the encoder, on every kind of text of ``probes.py`` and in how they rank, and looks for what differs where they do.
+Legend: N texts, Q queries, P passages, D dimensions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agentic_r.artifacts.jsonl import write_text_atomic
-from agentic_r.config import ExportConfig
+from agentic_r.config import ExportConfig, OnnxPrecision
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.encoder.checkpoint import load_sentence_transformer
 from agentic_r.errors import ParityError
+from agentic_r.export.artefacts import FolderVectors
+from agentic_r.export.comparison import Compared, compare_artefact
+from agentic_r.export.diagnosis import UNEXPLAINED, explain_vectors
 from agentic_r.export.differences import name_differences
 from agentic_r.export.folder import check_folder
-from agentic_r.export.probes import Probe, collect_probes
+from agentic_r.export.onnx_graph import ONNX_FILES
+from agentic_r.export.onnx_vectors import OnnxVectors
+from agentic_r.export.parity_report import ArtefactParity, ParityReport, Tolerance, render_page
+from agentic_r.export.probes import Probe, Probes, collect_probes
 from agentic_r.types import Passage, QueryText
 
-__all__ = ["KindParity", "ParityReport", "parity_report"]
+__all__ = ["PAGE_FILE", "REPORT_FILE", "parity_report", "write_report"]
 
-
-class KindParity(BaseModel):
-    """How one kind of text compares: largest difference of a component, smallest cosine, norms of the export."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: str
-    num_texts: int
-    max_difference: float | None
-    min_cosine: float | None
-    min_norm: float
-    max_norm: float
-    equal: bool
-
-
-class ParityReport(BaseModel):
-    """The whole comparison, as ``parity.json`` holds it; ``differences`` is empty where all is equal."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    equal: bool
-    fingerprint: str
-    tolerance: float
-    max_difference: float | None
-    min_cosine: float | None
-    kinds: tuple[KindParity, ...]
-    differences: tuple[str, ...]
+REPORT_FILE, PAGE_FILE = "parity.json", "parity.html"
 
 
 def parity_report(
@@ -60,14 +39,14 @@ def parity_report(
     passages: Sequence[Passage],
     config: ExportConfig,
 ) -> ParityReport:
-    """Compare an export with its encoder and write ``parity.json`` into its folder, passed or not.
+    """Compare an export with its encoder and write ``parity.json`` and ``parity.html`` into it, passed or not.
 
     Args:
         encoder: What was trained, with float32 weights (``BiEncoder.load(path, dtype="float32")``).
-        exported: The folder of ``export_encoder``.
+        exported: The folder of ``export_encoder``, with the graphs that ``config.onnx`` names.
         queries: Some real queries of the run.
-        passages: Some real passages of the run.
-        config: The tolerance, for components and for norms.
+        passages: Some real passages of the run; how they are ranked is compared for these queries.
+        config: Which graphs there are, and the tolerances.
 
     Raises:
         ParityError: the folder is incomplete, or vectors differ by more than the tolerance; names the cause.
@@ -76,60 +55,104 @@ def parity_report(
     if any(weight.dtype != torch.float32 for weight in encoder.model.parameters()):
         raise ValueError("parity is measured in float32: load the encoder with dtype='float32'")
     check_folder(exported)
-    model = load_sentence_transformer(exported, dtype="float32", device=str(encoder.model.device))
-    probes = collect_probes(encoder, model, queries=queries, passages=passages)
-    kinds = tuple(_compare(probe, config.max_difference) for probe in probes)
-    report = ParityReport(
-        equal=all(kind.equal for kind in kinds),
-        fingerprint=encoder.fingerprint,
-        tolerance=config.max_difference,
-        max_difference=_extreme([kind.max_difference for kind in kinds], max),
-        min_cosine=_extreme([kind.min_cosine for kind in kinds], min),
-        kinds=kinds,
-        differences=() if all(kind.equal for kind in kinds) else tuple(name_differences(encoder, model)),
+    probes = collect_probes(encoder, queries=queries, passages=passages)
+    artefacts = (
+        _folder_parity(encoder, exported, probes, config),
+        *_graph_parities(encoder, exported, probes, config),
     )
-    write_text_atomic(exported / "parity.json", report.model_dump_json(indent=2) + "\n")
+    report = ParityReport(
+        equal=all(item.equal for item in artefacts),
+        fingerprint=encoder.fingerprint,
+        num_passages_left_out=probes.num_left_out,
+        artefacts=artefacts,
+    )
+    write_report(exported, report)
     if not report.equal:
         raise ParityError(_sentence(exported, report))
     return report
 
 
-def _compare(probe: Probe, tolerance: float) -> KindParity:
-    norms_N = np.linalg.norm(probe.found, axis=1)
-    difference = cosine = None
-    if probe.found.shape == probe.expected.shape and bool(np.isfinite(probe.found).all()):
-        difference = float(np.abs(probe.found - probe.expected).max())
-        lengths_N = norms_N * np.linalg.norm(probe.expected, axis=1)
-        cosine = float(((probe.found * probe.expected).sum(1) / np.maximum(lengths_N, 1e-12)).min())
-    norms_are_one = bool((np.abs(norms_N - 1) <= tolerance).all())
-    return KindParity(
-        kind=probe.kind,
-        num_texts=len(probe.found),
+def write_report(folder: Path, report: ParityReport) -> None:
+    """Write a report as JSON and as a page."""
+    write_text_atomic(folder / REPORT_FILE, report.model_dump_json(indent=2) + "\n")
+    write_text_atomic(folder / PAGE_FILE, render_page(report))
+
+
+def _folder_parity(encoder: BiEncoder, exported: Path, probes: Probes, config: ExportConfig) -> ArtefactParity:
+    artefact = FolderVectors(exported, device=str(encoder.model.device))
+    tolerance = Tolerance(
+        max_difference=config.max_difference,
+        max_norm_error=config.max_norm_error,
+        min_cosine=None,
+        min_overlap=config.min_overlap,
+    )
+    compared = compare_artefact(artefact, probes, tolerance)
+    if not compared.unequal:
+        return compared.parity
+    causes = tuple(name_differences(encoder, artefact.model))
+    if not causes:
+        causes = tuple(explain_vectors(encoder, compared.unequal, compared.found, max_norm_error=config.max_norm_error))
+    return compared.parity.model_copy(update={"differences": causes})
+
+
+def _graph_parities(
+    encoder: BiEncoder, exported: Path, probes: Probes, config: ExportConfig
+) -> Iterator[ArtefactParity]:
+    for precision in config.onnx:
+        file, tolerance = ONNX_FILES[precision], _graph_tolerance(precision, config)
+        for dimension in (None, *config.dimensions):
+            name = f"onnx {precision}" + (f", {dimension} dimensions" if dimension else "")
+            artefact = OnnxVectors(exported, file, name=name, threads=torch.get_num_threads(), dimension=dimension)
+            if dimension is None:
+                compared = compare_artefact(artefact, probes, tolerance)
+            else:
+                judged = tolerance.model_copy(update={"min_overlap": None})
+                compared = compare_artefact(artefact, _shortened(probes, dimension), judged, ranked_as=probes)
+            yield compared.parity.model_copy(
+                update={"differences": tuple(_graph_causes(encoder, compared, config, shorter=dimension is not None))}
+            )
+
+
+def _graph_tolerance(precision: OnnxPrecision, config: ExportConfig) -> Tolerance:
+    difference: float | None = None
+    cosine: float | None = None
+    overlap = config.min_overlap
+    match precision:
+        case "fp32":
+            difference = config.onnx_max_difference
+        case "fp16":
+            cosine = config.fp16_min_cosine
+        case "int8":
+            cosine, overlap = config.int8_min_cosine, config.int8_min_overlap
+    return Tolerance(
         max_difference=difference,
         min_cosine=cosine,
-        min_norm=float(norms_N.min()),
-        max_norm=float(norms_N.max()),
-        equal=difference is not None and difference <= tolerance and norms_are_one,
+        max_norm_error=config.max_norm_error,
+        min_overlap=overlap,
     )
 
 
-def _extreme(values: Sequence[float | None], choose: Callable[[list[float]], float]) -> float | None:
-    """Return the worst of them; None where one could not be computed."""
-    known = [value for value in values if value is not None]
-    return choose(known) if len(known) == len(values) else None
+def _graph_causes(encoder: BiEncoder, compared: Compared, config: ExportConfig, *, shorter: bool) -> Iterable[str]:
+    """Say why a graph's vectors differ; of shorter ones no more is said than of the whole ones beside them."""
+    if not compared.unequal:
+        return ()
+    if shorter:
+        return (UNEXPLAINED,)
+    return explain_vectors(encoder, compared.unequal, compared.found, max_norm_error=config.max_norm_error)
+
+
+def _shortened(probes: Probes, dimension: int | None) -> Probes:
+    """Return probes whose vectors are cut to ``dimension`` and normalised again; None changes nothing."""
+    if dimension is None:
+        return probes
+    cut = []
+    for probe in probes.all:
+        start_ND = probe.expected[:, :dimension]
+        unit_ND = start_ND / np.maximum(np.linalg.norm(start_ND, axis=1, keepdims=True), 1e-12)
+        cut.append(Probe(probe.kind, probe.side, probe.texts, unit_ND, probe.may_be_refused))
+    return Probes(tuple(cut), probes.num_left_out)
 
 
 def _sentence(exported: Path, report: ParityReport) -> str:
-    unequal = [kind for kind in report.kinds if not kind.equal]
-    worst = max(unequal, key=lambda kind: float("inf") if kind.max_difference is None else kind.max_difference)
-    size = (
-        "vectors of another length" if worst.max_difference is None else f"a difference of {worst.max_difference:.2g}"
-    )
-    norms = f", norms {worst.min_norm:.4g} to {worst.max_norm:.4g}"
-    causes = (
-        "; ".join(report.differences) or "no difference in modules, prompts, lengths, tokenizer or weights explains it"
-    )
-    return (
-        f"{exported}: {len(unequal)} of {len(report.kinds)} kinds of text do not give the encoder's vectors "
-        f"(worst: {worst.kind}, {size}{norms}, tolerance {report.tolerance:g}): {causes}; export again"
-    )
+    first = next(item for item in report.artefacts if not item.equal)
+    return f"{exported}: {first.sentence()}; export again"

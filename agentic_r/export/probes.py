@@ -1,156 +1,194 @@
-"""The texts on which an export is compared with its encoder, by kind.
+"""The texts on which an export is compared with its encoder, by kind, with the vectors that they must give.
 
-Owns what is tried: short, long, at the limit, beyond it, other scripts, emoji, one token, with the prefix
-written by hand, without it, and the run's own queries and passages. How they are compared is ``parity.py``'s.
+Owns what is tried: short, long, at the limit, beyond it, empty, other scripts, emoji, one token, a question with its
+query, with the prefix written by hand, without it, and the run's own queries and passages. How vectors are compared is
+``parity.py``'s.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
-from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerBase
 
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.checkpoint import fast_tokenizer
+from agentic_r.export.artefacts import Side, encode_side
 from agentic_r.protocols import Vectors
 from agentic_r.types import Passage, QueryText
 
-__all__ = ["BEYOND_LIMIT", "Probe", "collect_probes"]
+__all__ = ["BEYOND_LIMIT", "OF_THE_RUN", "Probe", "Probes", "collect_probes"]
 
 BEYOND_LIMIT = 50  # words over the limit
+OF_THE_RUN = "of the run"
 
 _TEXTS = {
     "short": ("where does the river end",),
     "CJK": ("川はどこで終わりますか", "这条河在哪里结束", "강은 어디에서 끝나나요"),
     "emoji": ("🌊🏞️ river 👩‍🔬",),
     "one token": ("river", "7"),
+    "empty": ("",),
 }
-_REPEATED = ("river", "water", "the", "a", "x", "1")  # the first that is one token fills texts to the limit
+_QUESTION = QueryText(query="which lake", question="where does the river end")
+_FILLERS = ("river", "water", "the", "a", "x", "1", "of", "in", "and", "7")  # those that are one token fill long texts
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One kind of text: (N, D) vectors that must be equal, row by row."""
+    """Texts of one kind, as one side, and the (N, D) vectors that the encoder gives them.
+
+    A server may refuse what ``may_be_refused``; it may never give another vector.
+    """
 
     kind: str
+    side: Side
+    texts: tuple[str, ...]
     expected: Vectors
-    found: Vectors
+    may_be_refused: bool = False
 
 
-def collect_probes(
-    encoder: BiEncoder, model: SentenceTransformer, *, queries: Sequence[QueryText], passages: Sequence[Passage]
-) -> list[Probe]:
-    """Encode every kind of text with both.
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """All probes; ``num_left_out`` real texts are longer than their side's limit, and not cut by the export there."""
+
+    all: tuple[Probe, ...]
+    num_left_out: int
+
+    def of_the_run(self, side: Side) -> Probe | None:
+        """Return the probe of the run's own texts of one side, where there is one."""
+        return next((probe for probe in self.all if probe.kind == f"{side}, {OF_THE_RUN}"), None)
+
+
+def collect_probes(encoder: BiEncoder, *, queries: Sequence[QueryText], passages: Sequence[Passage]) -> Probes:
+    """Encode every kind of text.
 
     Args:
         encoder: What was trained.
-        model: The export, as anybody loads it.
         queries: Real queries of the run.
         passages: Real passages of the run.
     """
-    probes = []
-    for kind, texts in (_TEXTS | _length_texts(encoder)).items():
-        probes.append(_query_probe(kind, encoder, model, [QueryText(query=text) for text in texts]))
-        probes.append(_passage_probe(kind, encoder, model, [_passage(text) for text in texts]))
-    probes.extend(_cut_probes(encoder, model))
-    probes.extend(_prefix_probes(encoder, model))
+    made = _Maker(encoder)
+    settings = encoder.settings
+    query_lengths = made.fill.lengths(settings.query_prefix, settings.max_query_tokens)
+    for kind, texts in (_TEXTS | query_lengths).items():
+        made.add_queries(kind, [QueryText(query=text) for text in texts], may_be_refused=kind == "empty")
+    passage_lengths = made.fill.lengths(settings.passage_prefix, settings.max_passage_tokens)
+    for kind, texts in (_TEXTS | passage_lengths).items():
+        made.add_passages(kind, [_passage(text) for text in texts], may_be_refused=kind == "empty")
+    if encoder.settings.query_format == "question_query":
+        made.add_queries("with its question", [_QUESTION])
+    made.add_beyond_the_limit()
+    made.add_prefixes_by_hand()
     if queries:
-        probes.append(_query_probe("of the run", encoder, model, queries))
-    if passages:
-        probes.append(_passage_probe("of the run", encoder, model, passages))
-    return probes
+        made.add_queries(OF_THE_RUN, queries)
+    fitting = [passage for passage in passages if made.fits(passage)]
+    if fitting:
+        made.add_passages(OF_THE_RUN, fitting)
+    return Probes(tuple(made.probes), len(passages) - len(fitting))
 
 
-def _query_probe(kind: str, encoder: BiEncoder, model: SentenceTransformer, queries: Sequence[QueryText]) -> Probe:
-    """Give the export what the encoder's own format makes of a query: which part is cut is the format's business."""
-    prefix = encoder.settings.query_prefix
-    texts = [encoder.format_query(query).removeprefix(prefix) for query in queries]
-    return Probe(f"query, {kind}", encoder.encode_queries(queries), _encode(model, "query", texts))
+class _Maker:
+    def __init__(self, encoder: BiEncoder) -> None:
+        self._encoder = encoder
+        self._settings = encoder.settings
+        self._limit = max(encoder.settings.max_query_tokens, encoder.settings.max_passage_tokens)
+        self.fill = _Fill(fast_tokenizer(encoder.model))
+        self.probes: list[Probe] = []
 
+    def add_queries(self, kind: str, queries: Sequence[QueryText], *, may_be_refused: bool = False) -> None:
+        """Give the export what the encoder's own format makes of a query: what is cut is the format's business."""
+        texts = [self._encoder.format_query(query).removeprefix(self._settings.query_prefix) for query in queries]
+        expected = self._encoder.encode_queries(queries)
+        self.probes.append(Probe(f"query, {kind}", "query", tuple(texts), expected, may_be_refused))
 
-def _passage_probe(kind: str, encoder: BiEncoder, model: SentenceTransformer, passages: Sequence[Passage]) -> Probe:
-    prefix = encoder.settings.passage_prefix
-    texts = [encoder.format_passage(passage).removeprefix(prefix) for passage in passages]
-    return Probe(f"passage, {kind}", encoder.encode_passages(passages), _encode(model, "document", texts))
+    def add_passages(self, kind: str, passages: Sequence[Passage], *, may_be_refused: bool = False) -> None:
+        texts = [self._passage_text(passage) for passage in passages]
+        expected = self._encoder.encode_passages(passages)
+        self.probes.append(Probe(f"passage, {kind}", "passage", tuple(texts), expected, may_be_refused))
 
+    def add_beyond_the_limit(self) -> None:
+        """Texts that the export itself must cut, at its one limit: the side that has this limit must agree.
 
-def _length_texts(encoder: BiEncoder) -> dict[str, tuple[str, ...]]:
-    query_limit, passage_limit = _words_at_limit(encoder)
-    return {
-        "long": (_words(encoder, passage_limit // 2),),
-        "at the limit": (_words(encoder, query_limit), _words(encoder, passage_limit)),
-        f"limit + {BEYOND_LIMIT}": (_words(encoder, max(query_limit, passage_limit) + BEYOND_LIMIT),),
-    }
+        Needs a word that is one token: else where the cut falls differs for good reasons.
+        """
+        if not self.fill.is_exact:
+            return
+        kind, settings = f"limit + {BEYOND_LIMIT}", self._settings
+        if settings.max_query_tokens == self._limit:
+            words = self.fill.words_at(settings.query_prefix, self._limit)
+            cut = self._encoder.encode_queries([QueryText(self.fill.text(words, of=words))])
+            whole = self.fill.text(words + BEYOND_LIMIT, of=words)
+            self.probes.append(Probe(f"query, {kind}", "query", (whole,), cut, may_be_refused=True))
+        if settings.max_passage_tokens == self._limit:
+            words = self.fill.words_at(settings.passage_prefix, self._limit)
+            cut = self._encoder.encode_passages([_passage(self.fill.text(words, of=words))])
+            whole = self.fill.text(words + BEYOND_LIMIT, of=words)
+            self.probes.append(Probe(f"passage, {kind}", "passage", (whole,), cut, may_be_refused=True))
 
+    def add_prefixes_by_hand(self) -> None:
+        texts = _TEXTS["one token"]
+        queries = self._encoder.encode_queries([QueryText(query=text) for text in texts])
+        passages = self._encoder.encode_passages([_passage(text) for text in texts])
+        bare = _TEXTS["short"] + _TEXTS["CJK"]
+        for kind, written, expected in (
+            ("query, prefix by hand", [self._settings.query_prefix + text for text in texts], queries),
+            ("passage, prefix by hand", [self._settings.passage_prefix + text for text in texts], passages),
+            ("without prefix", bare, encode_side(self._encoder.model, bare, "plain")),
+        ):
+            self.probes.append(Probe(kind, "plain", tuple(written), expected))
 
-def _cut_probes(encoder: BiEncoder, model: SentenceTransformer) -> list[Probe]:
-    """Compare a text beyond the limit with its cut form, both by the export; needs a word that is one token."""
-    tokenizer = fast_tokenizer(encoder.model)
-    if _tokens_per_word(tokenizer, _repeated_word(tokenizer)) != 1:
-        return []
-    probes = []
-    sides: tuple[Literal["query", "document"], ...] = ("query", "document")
-    for side, limit in zip(sides, _words_at_limit(encoder), strict=True):
-        cut = _encode(model, side, [_words(encoder, limit)])
-        whole = _encode(model, side, [_words(encoder, limit + BEYOND_LIMIT)])
-        name = "query" if side == "query" else "passage"
-        probes.append(Probe(f"{name}, limit + {BEYOND_LIMIT} against its cut form", cut, whole))
-    return probes
+    def fits(self, passage: Passage) -> bool:
+        """Whether encoder and export cut the passage at the same token, or not at all."""
+        limit = self._settings.max_passage_tokens
+        if limit == self._limit:
+            return True
+        text = self._encoder.format_passage(passage)
+        return len(fast_tokenizer(self._encoder.model)(text)["input_ids"]) <= limit
 
-
-def _prefix_probes(encoder: BiEncoder, model: SentenceTransformer) -> list[Probe]:
-    settings, texts = encoder.settings, _TEXTS["one token"]
-    by_hand_queries = _encode(model, "", [settings.query_prefix + text for text in texts])
-    by_hand_passages = _encode(model, "", [settings.passage_prefix + text for text in texts])
-    queries = encoder.encode_queries([QueryText(query=text) for text in texts])
-    passages = encoder.encode_passages([_passage(text) for text in texts])
-    bare = _TEXTS["short"] + _TEXTS["CJK"]
-    return [
-        Probe("query, prefix by hand", queries, by_hand_queries),
-        Probe("passage, prefix by hand", passages, by_hand_passages),
-        Probe("without prefix", _encode(encoder.model, "", bare), _encode(model, "", bare)),
-    ]
+    def _passage_text(self, passage: Passage) -> str:
+        return self._encoder.format_passage(passage).removeprefix(self._settings.passage_prefix)
 
 
 def _passage(text: str) -> Passage:
     return Passage(id=text, document_id="probe", title="", text=text)
 
 
-def _encode(model: SentenceTransformer, side: Literal["query", "document", ""], texts: Sequence[str]) -> Vectors:
-    match side:
-        case "query":
-            vectors = model.encode_query(list(texts), show_progress_bar=False)
-        case "document":
-            vectors = model.encode_document(list(texts), show_progress_bar=False)
-        case "":
-            vectors = model.encode(list(texts), show_progress_bar=False)
-    return np.asarray(vectors, dtype=np.float32)
+class _Fill:
+    """Texts of a wanted length, of words that are one token where there are such.
 
+    Each word fills one stretch, so that a text cut elsewhere has lost a word and another direction; what stands beyond
+    the limit begins with the first word again.
+    """
 
-def _words_at_limit(encoder: BiEncoder) -> tuple[int, int]:
-    """Count the repeated words that fill a query and a passage (exactly, where one word is one token)."""
-    settings, tokenizer = encoder.settings, fast_tokenizer(encoder.model)
-    word = _repeated_word(tokenizer)
-    per_word = _tokens_per_word(tokenizer, word)
-    counts = []
-    for prefix, limit in (
-        (settings.query_prefix, settings.max_query_tokens),
-        (settings.passage_prefix, settings.max_passage_tokens),
-    ):
-        with_one = len(tokenizer(prefix + word)["input_ids"])
-        counts.append(max(1, 1 + (limit - with_one) // per_word))
-    return counts[0], counts[1]
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        sizes = {word: self._tokens_per_word(word) for word in _FILLERS}
+        self._smallest = min(sizes.values())
+        self._words = [word for word, size in sizes.items() if size == self._smallest]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether one word is one token, so that a text has exactly the wanted length."""
+        return self._smallest == 1
 
-def _words(encoder: BiEncoder, count: int) -> str:
-    return " ".join([_repeated_word(fast_tokenizer(encoder.model))] * count)
+    def words_at(self, prefix: str, limit: int) -> int:
+        """How many words fill a text to its limit of tokens."""
+        with_one = len(self._tokenizer(f"{prefix}{self._words[0]}")["input_ids"])
+        return max(1, 1 + (limit - with_one) // self._smallest)
 
+    def lengths(self, prefix: str, limit: int) -> dict[str, tuple[str, ...]]:
+        """Texts of half the limit, and at the limit."""
+        words = self.words_at(prefix, limit)
+        return {
+            "long": (self.text(max(1, words // 2), of=words),),
+            "at the limit": (self.text(words, of=words),),
+        }
 
-def _repeated_word(tokenizer: PreTrainedTokenizerBase) -> str:
-    return min(_REPEATED, key=lambda word: _tokens_per_word(tokenizer, word))
+    def text(self, count: int, *, of: int) -> str:
+        """Return the first ``count`` words of a text whose limit is ``of`` words."""
+        kinds = len(self._words)
+        return " ".join(self._words[number * kinds // of % kinds] for number in range(count))
 
-
-def _tokens_per_word(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
-    return len(tokenizer(f"{word} {word} {word}")["input_ids"]) - len(tokenizer(f"{word} {word}")["input_ids"])
+    def _tokens_per_word(self, word: str) -> int:
+        return len(self._tokenizer(f"{word} {word} {word}")["input_ids"]) - len(
+            self._tokenizer(f"{word} {word}")["input_ids"]
+        )

@@ -22,7 +22,7 @@ from agentic_r.index.rows import Rows, read_rows, write_rows
 from agentic_r.protocols import Encoder, Vectors
 from agentic_r.types import Passage, SearchResult
 
-__all__ = ["DenseIndex", "build_dense_index", "needed_bytes", "open_dense_index"]
+__all__ = ["DenseIndex", "StoredVectors", "build_dense_index", "needed_bytes", "open_dense_index"]
 
 _SCHEMA = 1
 _FILE = "index.json"
@@ -117,6 +117,42 @@ class DenseIndex:
             self.rows.best(zip(found.tolist(), value.tolist(), strict=True), k=k)
             for found, value in zip(rows, values, strict=True)
         ]
+
+
+class StoredVectors:
+    """The vectors of a finished index as they lie on disk, a stretch of them at a time."""
+
+    def __init__(self, folder: Path, *, encoder_fingerprint: str) -> None:
+        """Open an index's folder.
+
+        Raises:
+            ConfigError: there is no finished index in the folder.
+            FingerprintError: another encoder made it; names both.
+        """
+        description = _read_description(folder / _FILE)
+        if description.encoder != encoder_fingerprint:
+            raise FingerprintError(
+                f"{folder}: this index was built by encoder {description.encoder}, but the encoder given is "
+                f"{encoder_fingerprint}; build the index again with this encoder"
+            )
+        self._folder = folder
+        self._shards = description.shards
+        self.dimension = description.dimension
+        self.passage_ids = read_rows(folder).passage_ids
+
+    def read(self, start: int, stop: int) -> Vectors:
+        """Return (stop - start, D) vectors of the passages from ``start`` on, in the order of ``passage_ids``."""
+        parts, begin = [], 0
+        for number in range(self._shards):
+            with safe_open(self._folder / _shard_name(number), "numpy") as shard:
+                whole = shard.get_slice("vectors")
+                size = whole.get_shape()[0]
+                first, last = max(start - begin, 0), min(stop - begin, size)
+                if first < last:
+                    parts.append(whole[first:last])
+            begin += size
+        vectors_PD: Vectors = np.concatenate(parts) if parts else np.zeros((0, self.dimension), dtype=np.float32)
+        return vectors_PD
 
 
 def needed_bytes(num_passages: int, dimension: int) -> int:

@@ -34,7 +34,8 @@ __all__ = [
 
 BASE_WITH_QUESTION = "base+question"
 
-_SCHEMAS = {"corpus": 1, "agent": 1, "retriever": 1, "index": 1}  # raised where a stage's output changes meaning
+# Raised where a stage's output changes meaning.
+_SCHEMAS = {"corpus": 1, "agent": 1, "retriever": 1, "index": 1, "workspace": 2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The stages that measure: the frozen queries, retrieval, answers, workspace, export; and the summary and report."""
+"""The stages that measure: the frozen queries, retrieval, answers, export; and the summary and report."""
 
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -16,9 +16,8 @@ from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import Manifest, StageFolder, read_manifest
 from agentic_r.config import RunConfig
 from agentic_r.corpus.gold import gold_kind
-from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.evaluation.answers import evaluate_answers
-from agentic_r.evaluation.coverage import coverage_left_out, workspace_coverage
+from agentic_r.evaluation.coverage import coverage_comparisons, coverage_left_out, workspace_coverage
 from agentic_r.evaluation.curves import AGENT_CURVES, RETRIEVER_CURVES, TrainingLog, training_charts
 from agentic_r.evaluation.examples import EXAMPLE_CHOICE, choose_examples, readable_attempt
 from agentic_r.evaluation.intervals import Bootstrap
@@ -38,19 +37,17 @@ from agentic_r.evaluation.report import write_report
 from agentic_r.evaluation.report_parts import Example, ReportInput, stage_record
 from agentic_r.evaluation.retrieval import evaluate_retriever
 from agentic_r.evaluation.summary import LeftOut, Summary, write_summary
-from agentic_r.export.card import Card, ScoreLine
-from agentic_r.export.folder import export_encoder
-from agentic_r.export.parity import parity_report
+from agentic_r.export.checkpoint import export_checkpoint
 from agentic_r.labels.audit import Audit
+from agentic_r.loop.exporting import parity_texts, retriever_folder, run_card
 from agentic_r.loop.layout import BASE_WITH_QUESTION, StagePlan, agent_names, retriever_names
 from agentic_r.loop.learning import count_trajectories
 from agentic_r.loop.parts import Parts
-from agentic_r.types import Evidence, QueryText, Question, RecordedQuery, Relevance, Trajectory
-from agentic_r.workspace.coverage import ProbeOutcome, values
-from agentic_r.workspace.run import run_probe
-from agentic_r.workspace.store import create_store
+from agentic_r.types import RecordedQuery, Relevance, Trajectory
+from agentic_r.workspace.coverage import ProbeOutcome
+from agentic_r.workspace.measures import SCOPE_COVERAGE, SystemRun, measure_names, values
 
-__all__ = ["answer_heldout", "export_retriever", "finish_run", "measure_retrieval", "probe_workspace", "record_queries"]
+__all__ = ["answer_heldout", "export_retriever", "finish_run", "measure_retrieval", "record_queries"]
 
 Report = Callable[[int, int], None]
 
@@ -135,74 +132,22 @@ def answer_heldout(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
     count_trajectories(stage, trajectories)
 
 
-def probe_workspace(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
-    """Every retriever as scope ranker, under the same scripted actions."""
-    documents = parts.corpus.documents
-    store = create_store(stage.path / "store", documents.values())
-    outcomes = run_probe(
-        stage.path / "traces",
-        questions=[_with_evidence(item, parts) for item in parts.heldout_questions],
-        queries=parts.recorded_queries,
-        rankers={name: parts.retriever(name) for name in retriever_names(parts.config)},
-        store=store,
-        config=parts.config.workspace,
-        progress=report,
-    )
-    write_records(stage.path / "outcomes.jsonl", outcomes)
-    stage.counts.update(documents=len(documents), probes=len(outcomes))
-    for item in outcomes:
-        if item.state != "ok":
-            place = stage.failed if item.state == "failed" else stage.skipped
-            place[item.state] = place.get(item.state, 0) + 1
-
-
-def _with_evidence(question: Question, parts: Parts) -> Question:
-    """Where the data names no evidence, the answer-bearing passages stand in (and the report says so)."""
-    if question.evidence:
-        return question
-    found = [parts.corpus.passages[key] for key in parts.answer_bearing.get(question.id, ())]
-    return replace(question, evidence=tuple(Evidence(item.document_id, item.text) for item in found))
-
-
 def export_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Report) -> None:
     """The last retriever as a folder that others load, with its proof."""
-    config = parts.config
-    source = parts.root / f"iter-{plan.iteration}" / "retriever" / "encoder"
-    folder = stage.path / "encoder"
-    kind = gold_kind(parts.heldout_questions)
     summary = make_summary(parts, RunCost(0.0, None))
-    card = Card(
-        name=config.name,
-        base=f"{config.encoder.kind} encoder" if config.encoder.kind == "scratch" else config.encoder.path,
-        temperature=config.contrastive.temperature,
-        data=(
-            f"{len(parts.corpus.documents):,} documents, {len(parts.corpus.passages):,} passages.",
-            f"{len(parts.train_questions):,} training questions; labels by local relevance "
-            f"({config.labels.judge.kind} judge) and by answer correctness of the search agent.",
-        ),
-        settings={"epochs": str(config.contrastive.epochs), "batch size": str(config.contrastive.batch_size)},
-        scores=tuple(
-            ScoreLine(row.stage, measure, item.value, item.low, item.high)
-            for row in summary.rows
-            for measure, item in row.measures().items()
-            if item is not None
-        ),
-        scores_note=f"{len(parts.heldout_questions)} held-out questions of this run; retrieval over {kind} passages.",
+    parity = export_checkpoint(
+        retriever_folder(parts, plan.iteration),
+        stage.path / "encoder",
+        card=run_card(parts, summary),
+        texts=parity_texts(parts, _PARITY_TEXTS),
+        config=parts.config.export,
+        progress=report,
     )
-    export_encoder(source, folder, card=card)
-    parity = parity_report(
-        BiEncoder.load(source, dtype="float32"),
-        folder,
-        queries=[
-            QueryText(item.query, parts.questions[item.question_id].text)
-            for item in parts.recorded_queries[:_PARITY_TEXTS]
-        ],
-        passages=list(parts.corpus.passages.values())[:_PARITY_TEXTS],
-        config=config.export,
-    )
-    stage.metrics["max_difference"] = parity.max_difference if parity.max_difference is not None else float("nan")
-    stage.counts["kinds_of_text"] = len(parity.kinds)
-    report(1, 1)
+    for item in parity.artefacts:
+        stage.metrics[f"max_difference {item.name}"] = (
+            float("nan") if item.max_difference is None else item.max_difference
+        )
+        stage.counts["kinds_of_text"] = len(item.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +177,7 @@ def make_summary(parts: Parts, cost: RunCost) -> Summary:
     """The run's summary from what its measuring stages left."""
     config = parts.config
     found = _collect(parts)
-    scope = values(found.probe, "scope_coverage")
+    scope = values(found.probe, SCOPE_COVERAGE)
     formats = {"query": found.retrieval["base"], "question [SEP] query": found.retrieval[BASE_WITH_QUESTION]}
     base = "base" if better_format(formats) == "query" else BASE_WITH_QUESTION
     sources = [("bm25", "warm", "bm25"), ("base", "warm", base)]
@@ -241,7 +186,9 @@ def make_summary(parts: Parts, cost: RunCost) -> Summary:
     for stage, agent, retriever in sources:
         answers = evaluate_answers(found.answers[agent, retriever])
         per_question = {**found.retrieval[retriever], **answers.per_question()}
-        rows.append(StageMeasurement(stage, {**per_question, "scope_coverage": scope.get(retriever, {})}))
+        rows.append(
+            StageMeasurement(stage, {**per_question, "scope_coverage": scope.get(SystemRun("rarg", retriever), {})})
+        )
     cross = []
     for (agent, retriever), trajectories in found.answers.items():
         if retriever not in (BASE_WITH_QUESTION, "base") or retriever == base:
@@ -302,7 +249,12 @@ def _report(parts: Parts, summary: Summary, manifests: Mapping[str, Manifest]) -
             )
             for i in numbers
         ),
-        coverage=workspace_coverage(found.probe, bootstrap=Bootstrap(seed=config.seed)),
+        coverage=workspace_coverage(
+            found.probe, measures=measure_names(config.workspace), bootstrap=Bootstrap(seed=config.seed)
+        ),
+        coverage_comparisons=coverage_comparisons(
+            found.probe, measures=measure_names(config.workspace), bootstrap=Bootstrap(seed=config.seed)
+        ),
         examples=_examples(parts, found, config),
         example_choice=EXAMPLE_CHOICE,
         configuration=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),

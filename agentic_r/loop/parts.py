@@ -32,6 +32,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 @dataclass(slots=True)
 class _Kept:
     retrievers: dict[str, ServingRetriever] = field(default_factory=dict)
+    encoders: dict[int, BiEncoder] = field(default_factory=dict)
     agents: dict[str, TransformersModel] = field(default_factory=dict)
 
 
@@ -89,9 +90,14 @@ class Parts:
             return Bm25Retriever(open_bm25_index(self.root / "bm25" / "index"))
         if name == "base":
             return QueryOnly(self.retriever(BASE_WITH_QUESTION))
-        iteration = 0 if name == BASE_WITH_QUESTION else int(name.removeprefix("iter-"))
-        encoder = self.encoder(iteration)
+        iteration = _iteration(name)
+        encoder = self._kept.encoders[iteration] = self.encoder(iteration)
         return DenseRetriever(encoder, open_dense_index(self.root / f"iter-{iteration}" / "index" / "vectors", encoder))
+
+    def serving_encoder(self, name: str) -> BiEncoder:
+        """The one instance that encodes the queries of a dense retriever."""
+        self.retriever(name)
+        return self._kept.encoders[_iteration(name)]
 
     def agent(self, name: str) -> TransformersModel:
         """``warm`` or ``iter-N``, in evaluation mode."""
@@ -124,6 +130,10 @@ class Parts:
         return Rollout(
             model=model, retriever=self.retriever(retriever), passages=self.corpus.passages, config=self.config.agent
         )
+
+
+def _iteration(retriever: str) -> int:
+    return int(retriever.removeprefix("iter-")) if retriever.startswith("iter-") else 0
 
 
 def save_model(model: TransformersModel, folder: Path) -> None:

@@ -22,7 +22,7 @@ from agentic_r.artifacts.stage import Manifest, StageFolder, open_stage, read_ma
 from agentic_r.config import RunConfig
 from agentic_r.errors import ConfigError, StaleError
 from agentic_r.evaluation.summary import Summary
-from agentic_r.loop import learning, measuring
+from agentic_r.loop import learning, measuring, probing
 from agentic_r.loop.layout import StagePlan, plan_stages, require_reuse, stages_until
 from agentic_r.loop.parts import Parts
 
@@ -97,7 +97,7 @@ _WORK: Mapping[str, Work] = {
     "retriever": learning.make_retriever,
     "retrieval": measuring.measure_retrieval,
     "answers": measuring.answer_heldout,
-    "workspace": measuring.probe_workspace,
+    "workspace": probing.probe_workspace,
     "export": measuring.export_retriever,
 }
 

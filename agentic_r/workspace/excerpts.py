@@ -4,13 +4,14 @@ ripgrep counts bytes; here they become characters, so that windows are right in 
 UTF-8 become U+FFFD, and so do control characters, which must not reach a terminal or a model as commands; a tab stays.
 """
 
-from collections.abc import Callable
+import codecs
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentic_r.workspace.scan import ScanMatch, ScanResult
+from agentic_r.workspace.scan import ScanLine, ScanResult
 from agentic_r.workspace.shown import Shown, ShownSpan
 
-__all__ = ["Excerpt", "cut_excerpt", "printable", "show_matches"]
+__all__ = ["Excerpt", "cut_excerpt", "cut_text", "printable", "show_matches"]
 
 _CUT_MARK = "…"
 _MIN_WINDOW = 40  # characters: a narrower rest of the budget is left unused
@@ -31,14 +32,19 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def cut_excerpt(match: ScanMatch, *, max_characters: int) -> Excerpt:
+def cut_excerpt(match: ScanLine, *, max_characters: int) -> Excerpt:
     """Return the window of at most ``max_characters`` that holds most of the line's hits, centred on them."""
     line = match.line.removesuffix(b"\n").removesuffix(b"\r")
     text = line.decode("utf-8", "replace")
+    hits = [] if len(text) <= max_characters else _in_characters(line, match.spans)
+    return cut_text(text, hits, max_characters=max_characters)
+
+
+def cut_text(text: str, hits: Sequence[tuple[int, int]], *, max_characters: int) -> Excerpt:
+    """Return the window of ``text`` that holds most of ``hits`` (spans of characters, in order), centred on them."""
     if len(text) <= max_characters:
         return Excerpt(0, len(text), printable(text))
-    hits = [(_characters(line, start), _characters(line, end)) for start, end in match.spans] or [(0, 0)]
-    first, last = _densest(hits, max_characters)
+    first, last = _densest(hits or [(0, 0)], max_characters)
     start = max(0, min(first, (first + last - max_characters) // 2, len(text) - max_characters))
     end = start + max_characters
     before = _CUT_MARK if start > 0 else ""
@@ -53,9 +59,10 @@ def show_matches(
     excerpt_characters: int,
     max_characters: int,
 ) -> Shown:
-    """Render matches as ``name:line: excerpt`` lines, and a footer that says what there is beyond them.
+    """Render lines as ``name:line: excerpt``, and a footer that says what there is beyond them.
 
-    An excerpt that does not fit whole is narrowed to the room that is left, and is then the last.
+    Lines around matches have ``-`` in place of ``:``; a listed document is its name, or name and count. An excerpt
+    that does not fit whole is narrowed to the room that is left, and is then the last.
 
     Args:
         result: The scan.
@@ -63,22 +70,32 @@ def show_matches(
         excerpt_characters: Width of the widest window.
         max_characters: Of the whole text. Below the length of the footer alone, only its head is shown.
     """
-    lines: list[str] = []
+    pieces: list[str] = []
     spans: list[ShownSpan] = []
+    num_shown = at = 0
     room = max_characters - len(_footer(result, len(result.matches)))
-    for match in result.matches:
-        head = f"{match.name}:{match.line_number}: "
-        excerpt = _fit(match, excerpt_characters, room - len(head) - 1)
+    for line in result.lines:
+        head = _head(line)
+        excerpt = _fit(line, excerpt_characters, room - at - len(head) - 1)
         if excerpt is None:
             break
-        lines.append(head + excerpt.text)
-        room -= len(lines[-1]) + 1
-        spans.append(ShownSpan(document_id(match.name), match.line_number, excerpt.start, excerpt.end))
-    text = "\n".join([*lines, _footer(result, len(lines))])
+        pieces.append(head + excerpt.text)
+        at += len(pieces[-1]) + 1
+        num_shown += line.is_match
+        if line.line_number:
+            spans.append(ShownSpan(document_id(line.name), line.line_number, excerpt.start, excerpt.end, at - 1))
+    text = "\n".join([*pieces, _footer(result, num_shown)])
     return Shown(text[:max_characters], tuple(spans))
 
 
-def _fit(match: ScanMatch, width: int, room: int) -> Excerpt | None:
+def _head(line: ScanLine) -> str:
+    if line.line_number == 0:
+        return line.name + (":" if line.line else "")
+    mark = ":" if line.is_match else "-"
+    return f"{line.name}{mark}{line.line_number}{mark} "
+
+
+def _fit(match: ScanLine, width: int, room: int) -> Excerpt | None:
     """Return the excerpt, narrowed to ``room`` if it must be; None where that is too little to read."""
     excerpt = cut_excerpt(match, max_characters=width)
     if len(excerpt.text) <= room:
@@ -93,15 +110,25 @@ def _footer(result: ScanResult, num_shown: int) -> str:
     return f"{text}; {result.state}: {printable(result.cause)}" if result.cause else text
 
 
-def _characters(line: bytes, offset: int) -> int:
-    return len(line[:offset].decode("utf-8", "replace"))
+def _in_characters(line: bytes, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return byte spans (in order, apart from one another) as character spans, in one pass over the line."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    places: list[int] = []
+    done = count = 0
+    for offset in (offset for span in spans for offset in span):
+        count += len(decoder.decode(line[done:offset]))
+        done = max(done, offset)
+        places.append(count)
+    return list(zip(places[::2], places[1::2], strict=True))
 
 
-def _densest(hits: list[tuple[int, int]], width: int) -> tuple[int, int]:
+def _densest(hits: Sequence[tuple[int, int]], width: int) -> tuple[int, int]:
     """Return start and end of the first longest group of hits that fits into ``width``; the first hit if none does."""
-    best, best_count = hits[0], 0
+    best, best_count, last = hits[0], 0, 0
     for number, (start, _) in enumerate(hits):
-        group = [end for _, end in hits[number:] if end - start <= width]
-        if len(group) > best_count:
-            best, best_count = (start, group[-1]), len(group)
+        last = max(last, number)
+        while last < len(hits) and hits[last][1] - start <= width:
+            last += 1
+        if last - number > best_count:
+            best, best_count = (start, hits[last - 1][1]), last - number
     return best

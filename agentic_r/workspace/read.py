@@ -69,8 +69,8 @@ def _show(document_id: str, wanted: list[str], request: ReadRequest, num_lines: 
         if not piece:
             break
         pieces.append(piece)
-        spans.append(ShownSpan(document_id, number, 0, length))
         room -= len(piece)
+        spans.append(ShownSpan(document_id, number, 0, length, max_characters - room))
         if length < len(line.removesuffix("\r")):
             break
     header = _header(request.path, first, first + len(pieces) - 1, num_lines)

@@ -23,7 +23,7 @@ from agentic_r.errors import MissingPartError
 __all__ = ["DeadlineError", "Ripgrep", "RipgrepProcess", "find_ripgrep"]
 
 _OLDEST_MAJOR = 13  # what we rely on was tried with 13 and 15
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 20  # also the pipe's size: what runs ahead of an early stop, and few system calls for a long stream
 
 
 class DeadlineError(Exception):
@@ -74,15 +74,22 @@ def _locate(folders: Sequence[Path] | None) -> Path | None:
 
 
 class RipgrepProcess:
-    """One run; leaving its ``with`` block ends it. ``errors`` is complete once the block is left."""
+    """One run; leaving its ``with`` block ends it, once. ``errors`` is complete once the block is left."""
 
     def __init__(self, command: Sequence[str], *, folder: Path, deadline: float) -> None:
         """Start it in ``folder``; ``deadline`` is a value of ``time.monotonic()``."""
         self._deadline = deadline
         self.errors = b""
         self.returncode: int | None = None
+        self._ended = False
         self._process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            pipesize=_READ_BYTES if sys.platform == "linux" else -1,
         )
 
     def __enter__(self) -> Self:
@@ -91,6 +98,9 @@ class RipgrepProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._ended:
+            return
+        self._ended = True
         if self.returncode is None:
             self._process.kill()
         assert self._process.stdout is not None
@@ -106,10 +116,23 @@ class RipgrepProcess:
         Raises:
             DeadlineError: the deadline passed before the end.
         """
+        pieces: list[bytes] = []
+        for chunk in self.chunks():
+            first, *more = chunk.split(b"\n")
+            pieces.append(first)
+            for piece in more:
+                yield b"".join(pieces)
+                pieces = [piece]
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield standard output as it comes; afterwards ``returncode`` is set.
+
+        Raises:
+            DeadlineError: the deadline passed before the end.
+        """
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         stdout, stderr = self._process.stdout.fileno(), self._process.stderr.fileno()
-        pieces: list[bytes] = []
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             selector.register(stderr, selectors.EVENT_READ)
@@ -125,9 +148,5 @@ class RipgrepProcess:
                     elif key.fd == stderr:
                         self.errors += chunk
                     else:
-                        first, *more = chunk.split(b"\n")
-                        pieces.append(first)
-                        for piece in more:
-                            yield b"".join(pieces)
-                            pieces = [piece]
+                        yield chunk
         self.returncode = self._process.wait()

@@ -1,36 +1,42 @@
 """The ordered scan: ripgrep over a ranked list of files, in that order, stopping when enough was found.
 
-We run ripgrep ourselves, on explicit files, one thread, in growing shards. The stream of matching lines equals
-that of one ``rg -j1`` over the whole list; an early stop is a prefix of it. Rules for files: bytes are searched as
-they stand (``--encoding none``), a file with NUL bytes is text like any other (``--text``), no ignore
-file and no configuration file has a say. A match is a matching line.
+We run ripgrep ourselves, on explicit files, one thread, in shards (``shards.py``). What it prints equals the output of
+one ``rg -j1`` over the whole list, for every allowed flag (``flags.py``); an early stop is a prefix of it. Rules for
+files: bytes are searched as they stand (``--encoding none``: no byte order mark is obeyed), a file with NUL bytes is
+text like any other (``--text``), hidden files are files, no ignore file and no configuration file has a say, a line
+may have any length. A pattern's time grows with the text alone (ripgrep's default engine); a deadline bounds the whole.
 """
 
 import base64
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from agentic_r.workspace.calls import CallState
+from agentic_r.workspace.flags import FlagError, OutputForm, ScanFlags, parse_flags
 from agentic_r.workspace.ripgrep import DeadlineError, Ripgrep, RipgrepProcess
+from agentic_r.workspace.shards import max_shard_bytes, shard_names
 
-__all__ = ["SCAN_FLAGS", "OrderedScanner", "ScanFailure", "ScanMatch", "ScanRequest", "ScanResult", "shard_names"]
+__all__ = ["OrderedScanner", "ScanFailure", "ScanLine", "ScanRequest", "ScanResult"]
 
-SCAN_FLAGS = {"-i": "--ignore-case", "-w": "--word-regexp", "-F": "--fixed-strings"}
-_FIXED = ("-j1", "--no-config", "--encoding=none", "--text", "--with-filename", "--line-number")
-
-_FIRST_SHARD = 64  # files; the first matches of a good ranking come from here (facts: 8x faster than one long list)
-_LARGEST_SHARD = 2000
-_MAX_SHARD_BYTES = 1 << 19  # of file names: a quarter of Linux's limit for a command line, half of macOS's
+_FIXED = ("-j1", "--no-config", "--encoding=none", "--text", "--with-filename", "--line-number", "--no-heading")
 _MAX_PATTERN_BYTES = 100_000  # Linux takes 128 KB in one argument
+_GROUP_BORDER = b"--\n"  # between groups of lines that do not touch
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What to look for. ``flags`` are keys or values of ``SCAN_FLAGS``; caps count matching lines."""
+    """What to look for, with ripgrep's flags.
+
+    ``max_matches`` counts matching lines of all documents (with ``-l`` and ``-c``: documents); None means all.
+    """
 
     pattern: str
     flags: tuple[str, ...] = ()
@@ -39,19 +45,30 @@ class ScanRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanMatch:
-    """A matching line as it stands in the file, and where in it the pattern matched, in bytes."""
+class ScanLine:
+    """A line as it stands in the file, and where in it the pattern matched, in bytes.
+
+    ``line_number`` is 0 where a document was listed instead (``-l``, ``-c``): then ``line`` is empty, or its count.
+    """
 
     name: str
     line_number: int
     line: bytes
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...] = ()
+    is_match: bool = True
 
     @property
     def raw(self) -> bytes:
         """The line as ``rg -H -n`` prints it."""
+        if self.line_number == 0:
+            return os.fsencode(self.name) + (b":" + self.line if self.line else b"") + b"\n"
         end = b"" if self.line.endswith(b"\n") else b"\n"
-        return os.fsencode(self.name) + b":" + str(self.line_number).encode() + b":" + self.line + end
+        mark = b":" if self.is_match else b"-"
+        return os.fsencode(self.name) + mark + str(self.line_number).encode() + mark + self.line + end
+
+    def follows(self, other: "ScanLine") -> bool:
+        """Whether this is the next line of the same file."""
+        return self.name == other.name and self.line_number == other.line_number + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +83,33 @@ class ScanFailure:
 class ScanResult:
     """The answer to one scan.
 
-    ``matches`` are in scope order. ``num_found`` counts those seen, at most one more than asked for; it is all
-    there are only where ``complete``. ``num_scanned`` documents were searched, of ``num_documents``.
+    ``lines`` are in scope order, those around matches among them where the flags ask for them. ``num_found`` counts
+    matches seen, at most one more than asked for; it is all there are only where ``complete``. ``num_scanned``
+    documents were searched, of ``num_documents``.
     """
 
     state: CallState
-    matches: tuple[ScanMatch, ...] = ()
+    lines: tuple[ScanLine, ...] = ()
     num_found: int = 0
     num_scanned: int = 0
     num_documents: int = 0
     complete: bool = False
     failures: tuple[ScanFailure, ...] = ()
     cause: str = ""
+
+    @property
+    def matches(self) -> tuple[ScanLine, ...]:
+        """The matching lines."""
+        return tuple(line for line in self.lines if line.is_match)
+
+    def raw(self, *, has_context: bool = False) -> bytes:
+        """Return what ``rg`` prints for these lines; with context, groups that do not touch are divided."""
+        pieces: list[bytes] = []
+        for number, line in enumerate(self.lines):
+            if has_context and number and not line.follows(self.lines[number - 1]):
+                pieces.append(_GROUP_BORDER)
+            pieces.append(line.raw)
+        return b"".join(pieces)
 
 
 class OrderedScanner:
@@ -88,126 +120,201 @@ class OrderedScanner:
         self._ripgrep = ripgrep
         self._folder = folder
         self._timeout_s = timeout_s
+        self._max_bytes = max_shard_bytes()
 
     def scan(self, names: Sequence[str], request: ScanRequest) -> ScanResult:
         """Search ``names`` (relative to the folder, no name twice) in order."""
+        return self._scan(names, request, lambda flags: _Lines(request.max_matches, flags))
+
+    def stream(self, names: Sequence[str], request: ScanRequest, write: Callable[[bytes], bool]) -> ScanResult:
+        """Search as ``scan`` does, but hand out ripgrep's own output, piece by piece, as fast as it comes.
+
+        Args:
+            names: File names, in order.
+            request: Its ``max_matches`` is not used: ``write`` says when it has enough.
+            write: Takes the next piece; returns whether it wants more. The pieces together are what one ``rg -j1``
+                prints, or the beginning of it.
+
+        Returns:
+            The result without lines; ``num_found`` is 0, and the documents counted are those of finished shards.
+        """
+        return self._scan(names, request, lambda flags: _Raw(write, flags))
+
+    def _scan(
+        self, names: Sequence[str], request: ScanRequest, make_reader: Callable[[ScanFlags], "_Reader"]
+    ) -> ScanResult:
         if len(set(names)) != len(names):
             raise ValueError("a file is named twice in one scope")
-        refusal = _refusal(request)
-        if refusal is not None:
-            return refusal
-        run = _Run(names, request)
-        deadline = time.monotonic() + self._timeout_s
         try:
-            for shard in shard_names(names):
-                self._scan_shard(shard, run, deadline)
-                if run.is_full or (run.doubts_pattern and not self._takes_pattern(run, deadline)):
-                    break
-        except DeadlineError:
-            run.timed_out = True
+            flags = parse_flags(request.flags)
+        except FlagError as error:
+            return ScanResult("refused", cause=str(error))
+        if cause := _pattern_fault(request.pattern):
+            return ScanResult("bad_pattern", cause=cause)
+        reader = make_reader(flags)
+        run = _Run(len(names), reader)
+        command = [*self._command(request, flags), *reader.arguments]
+        self._scan_shards(command, shard_names(names, max_bytes=self._max_bytes), run)
         return run.result(self._timeout_s)
 
-    def _scan_shard(self, shard: Sequence[str], run: "_Run", deadline: float) -> None:
-        command = [*self._command(run.request), "--", *shard]
-        process = RipgrepProcess(command, folder=self._folder, deadline=deadline)
+    def _scan_shards(self, command: Sequence[str], shards: Iterator[Sequence[str]], run: "_Run") -> None:
+        """Read shard after shard; from the second on, the next one is started before it is needed.
+
+        So starting the program costs a full scan nothing where there is a second core, and an early stop in the first
+        shard costs nothing at all.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        started: deque[tuple[Sequence[str], RipgrepProcess]] = deque()
+        ahead = 0
+        with ExitStack() as processes:
+            try:
+                while True:
+                    for shard in islice(shards, 1 + ahead - len(started)):
+                        process = RipgrepProcess([*command, "--", *shard], folder=self._folder, deadline=deadline)
+                        started.append((shard, processes.enter_context(process)))
+                    if not started:
+                        break
+                    self._scan_shard(*started.popleft(), run)
+                    if run.reader.is_full or (run.doubts_pattern and not self._takes_pattern(command, run, deadline)):
+                        break
+                    ahead = 1
+            except DeadlineError:
+                run.timed_out = True
+
+    def _scan_shard(self, shard: Sequence[str], process: RipgrepProcess, run: "_Run") -> None:
         try:
             with process:
-                for match in _matches(process.lines()):
-                    run.add(match)
-                    if run.is_full:
-                        break
+                run.reader.read(process)
         finally:
             run.end_shard(shard, process)
 
-    def _takes_pattern(self, run: "_Run", deadline: float) -> bool:
+    def _takes_pattern(self, command: Sequence[str], run: "_Run", deadline: float) -> bool:
         """Ask ripgrep about the pattern alone, on an empty file, so that its messages need no interpretation."""
-        command = [*self._command(run.request), "--", os.devnull]
-        with RipgrepProcess(command, folder=self._folder, deadline=deadline) as process:
-            for _ in process.lines():
+        with RipgrepProcess([*command, "--", os.devnull], folder=self._folder, deadline=deadline) as process:
+            for _ in process.chunks():
                 pass
         run.doubts_pattern = False
         if process.returncode not in (0, 1):
             run.pattern_error = " ".join(process.errors.decode("utf-8", "replace").removeprefix("rg: ").split())
         return not run.pattern_error
 
-    def _command(self, request: ScanRequest) -> list[str]:
-        per_document = request.max_matches_per_document
-        cap = [] if per_document is None else [f"--max-count={per_document}"]
-        flags = [SCAN_FLAGS.get(flag, flag) for flag in request.flags]
-        return [str(self._ripgrep.path), *_FIXED, "--json", *flags, *cap, "-e", request.pattern]
+    def _command(self, request: ScanRequest, flags: ScanFlags) -> list[str]:
+        caps = [cap for cap in (request.max_matches_per_document, flags.max_count) if cap is not None]
+        cap = [f"--max-count={min(caps)}"] if caps else []
+        return [str(self._ripgrep.path), *_FIXED, *flags.arguments(), *cap, "-e", request.pattern]
 
 
-def shard_names(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cut a list into shards of 64, 128, ... at most 2,000 names, each short enough for a command line."""
-    size, start = _FIRST_SHARD, 0
-    while start < len(names):
-        end, num_bytes = start, 0
-        while end < min(start + size, len(names)):
-            num_bytes += len(os.fsencode(names[end])) + 9  # each argument brings a NUL and a pointer
-            if num_bytes > _MAX_SHARD_BYTES and end > start:
-                break
-            end += 1
-        yield names[start:end]
-        start, size = end, min(2 * size, _LARGEST_SHARD)
-
-
-def _refusal(request: ScanRequest) -> ScanResult | None:
-    for flag in request.flags:
-        if flag not in SCAN_FLAGS and flag not in SCAN_FLAGS.values():
-            allowed = ", ".join(f"{short} ({long})" for short, long in SCAN_FLAGS.items())
-            return ScanResult("refused", cause=f"flag {flag} would change what a scan means; allowed are {allowed}.")
+def _pattern_fault(text: str) -> str:
     try:
-        pattern = request.pattern.encode()
+        pattern = text.encode()
     except UnicodeEncodeError:
-        return ScanResult("bad_pattern", cause="the pattern is not valid Unicode; write it without lone surrogates.")
+        return "the pattern is not valid Unicode; write it without lone surrogates."
     if b"\0" in pattern:
-        return ScanResult("bad_pattern", cause="the pattern holds a NUL character; write it as \\x00.")
+        return "the pattern holds a NUL character; write it as \\x00."
     if len(pattern) > _MAX_PATTERN_BYTES:
-        return ScanResult(
-            "bad_pattern", cause=f"the pattern has {len(pattern)} bytes; at most {_MAX_PATTERN_BYTES} fit."
-        )
-    return None
+        return f"the pattern has {len(pattern)} bytes; at most {_MAX_PATTERN_BYTES} fit."
+    return ""
+
+
+class _Reader(Protocol):
+    """Takes what ripgrep prints, shard by shard. ``last_name`` is the file of the last line seen, where known."""
+
+    arguments: tuple[str, ...]
+    lines: list[ScanLine]
+    num_matches: int
+    last_name: str
+    has_read: bool
+    is_full: bool
+
+    def read(self, process: RipgrepProcess) -> None:
+        """Read until the end or until full."""
+        ...
+
+
+class _Raw:
+    """Hands ripgrep's output on as it is."""
+
+    def __init__(self, write: Callable[[bytes], bool], flags: ScanFlags) -> None:
+        self.arguments: tuple[str, ...] = ("--color=never",)
+        self.lines: list[ScanLine] = []
+        self.num_matches = 0
+        self.last_name = ""
+        self.has_read = False
+        self.is_full = False
+        self._write = write
+        self._border = _GROUP_BORDER if flags.has_context else b""
+
+    def read(self, process: RipgrepProcess) -> None:
+        border = self._border if self.has_read else b""  # ripgrep puts it between files; between shards, we do
+        for chunk in process.chunks():
+            self.has_read = True
+            if (border and not self._write(border)) or not self._write(chunk):
+                self.is_full = True
+                return
+            border = b""
+
+
+class _Lines:
+    """Reads lines with the places of their hits, or documents where the flags ask for names or counts.
+
+    Full when one match more than asked for was seen: that one tells "all" from "the first".
+    """
+
+    def __init__(self, max_matches: int | None, flags: ScanFlags) -> None:
+        self.arguments: tuple[str, ...] = ("--json",) if flags.form == "lines" else ("--null", "--color=never")
+        self.lines: list[ScanLine] = []
+        self.num_matches = 0
+        self.last_name = ""
+        self.has_read = False
+        self.is_full = False
+        self._max_matches = max_matches
+        self._form = flags.form
+
+    def read(self, process: RipgrepProcess) -> None:
+        listing = self._form != "lines"
+        for line in _listed(process.chunks(), self._form) if listing else _lines(process.lines()):
+            self.has_read = True
+            self.num_matches += line.is_match
+            self.last_name = line.name
+            if self._max_matches is not None and self.num_matches > self._max_matches:
+                self.is_full = True
+                return
+            self.lines.append(line)
 
 
 class _Run:
-    """What one scan has found so far."""
+    """How far one scan has come, and what went wrong on the way."""
 
-    def __init__(self, names: Sequence[str], request: ScanRequest) -> None:
-        self.request = request
-        self.places = {name: place for place, name in enumerate(names)}
-        self.matches: list[ScanMatch] = []
+    def __init__(self, num_documents: int, reader: _Reader) -> None:
+        self.reader = reader
+        self.num_documents = num_documents
         self.failures: list[ScanFailure] = []
         self.num_passed = 0  # documents behind us, searched or failed
         self.doubts_pattern = False  # a first shard ended with an error and nothing found
         self.pattern_error = ""
         self.timed_out = False
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one more match than asked for was seen: that one tells "all" from "the first"."""
-        return self.request.max_matches is not None and len(self.matches) > self.request.max_matches
-
-    def add(self, match: ScanMatch) -> None:
-        self.matches.append(match)
-
     def end_shard(self, shard: Sequence[str], process: RipgrepProcess) -> None:
-        """Count the shard's documents: all of it, or, when it was cut short, up to the last match."""
+        """Count the shard's documents: all of it, or, when it was cut short, up to the last line seen."""
+        is_first = self.num_passed == 0
+        passed: Sequence[str] = ()
         if process.returncode is not None:
-            self.num_passed = self.places[shard[-1]] + 1
-        elif self.matches:
-            self.num_passed = max(self.num_passed, self.places[self.matches[-1].name] + 1)
+            passed = shard
+        elif self.reader.last_name in shard:
+            passed = shard[: shard.index(self.reader.last_name) + 1]
+        self.num_passed += len(passed)
         failed = process.returncode not in (0, 1, None)
-        self._note_errors(process.errors, ended=failed)
-        self.doubts_pattern = failed and shard[0] == next(iter(self.places)) and not self.matches
+        self._note_errors(process.errors, shard, set(passed), ended=failed)
+        self.doubts_pattern = failed and is_first and not self.reader.has_read
 
-    def _note_errors(self, errors: bytes, *, ended: bool) -> None:
+    def _note_errors(self, errors: bytes, shard: Sequence[str], passed: Set[str], *, ended: bool) -> None:
         unnamed = []
         for line in filter(None, os.fsdecode(errors).split("\n")):
             name, _, cause = line.removeprefix("rg: ").partition(": ")
-            if name not in self.places:
-                unnamed.append(line)
-            elif self.places[name] < self.num_passed:  # ripgrep may have run ahead of where we stopped
+            if name in passed:
                 self.failures.append(ScanFailure(name, cause))
+            elif name not in shard:  # else ripgrep has run ahead of where we stopped
+                unnamed.append(line)
         if ended and unnamed:
             self.failures.append(ScanFailure("", " ".join(" ".join(unnamed).split())))
         if ended and not errors:
@@ -215,16 +322,15 @@ class _Run:
 
     def result(self, timeout_s: float) -> ScanResult:
         if self.pattern_error:
-            return ScanResult("bad_pattern", num_documents=len(self.places), cause=self.pattern_error)
+            return ScanResult("bad_pattern", num_documents=self.num_documents, cause=self.pattern_error)
         num_failed = len({failure.name for failure in self.failures if failure.name})
-        shown = self.matches[: self.request.max_matches]
         return ScanResult(
             state=self._state(num_failed),
-            matches=tuple(shown),
-            num_found=len(self.matches),
+            lines=tuple(self.reader.lines),
+            num_found=self.reader.num_matches,
             num_scanned=self.num_passed - num_failed,
-            num_documents=len(self.places),
-            complete=not self.is_full and not self.timed_out and not self.failures,
+            num_documents=self.num_documents,
+            complete=not self.reader.is_full and not self.timed_out and not self.failures,
             failures=tuple(self.failures),
             cause=self._cause(timeout_s),
         )
@@ -234,8 +340,8 @@ class _Run:
             return "timeout"
         if self.failures:
             nothing_searched = num_failed == self.num_passed or any(not failure.name for failure in self.failures)
-            return "failed" if nothing_searched and not self.matches else "partial"
-        return "ok" if self.matches else "empty"
+            return "failed" if nothing_searched and not self.reader.has_read else "partial"
+        return "ok" if self.reader.has_read else "empty"
 
     def _cause(self, timeout_s: float) -> str:
         if self.timed_out:
@@ -247,17 +353,30 @@ class _Run:
         return f"{first.name or 'ripgrep'}: {first.cause}{more}"
 
 
-def _matches(lines: Iterator[bytes]) -> Iterator[ScanMatch]:
+def _lines(lines: Iterator[bytes]) -> Iterator[ScanLine]:
     for line in lines:
-        if not line.startswith(b'{"type":"match"'):
+        if not line.startswith((b'{"type":"match"', b'{"type":"context"')):
             continue
-        event = json.loads(line)["data"]
-        yield ScanMatch(
-            name=os.fsdecode(_bytes(event["path"])),
-            line_number=event["line_number"],
-            line=_bytes(event["lines"]),
-            spans=tuple((submatch["start"], submatch["end"]) for submatch in event["submatches"]),
+        event = json.loads(line)
+        found = event["data"]
+        yield ScanLine(
+            name=os.fsdecode(_bytes(found["path"])),
+            line_number=found["line_number"],
+            line=_bytes(found["lines"]),
+            spans=tuple((submatch["start"], submatch["end"]) for submatch in found["submatches"]),
+            is_match=event["type"] == "match",
         )
+
+
+def _listed(chunks: Iterator[bytes], form: OutputForm) -> Iterator[ScanLine]:
+    """Read ``name NUL`` (``-l``) or ``name NUL count LF`` (``-c``)."""
+    end = b"\0" if form == "names" else b"\n"
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(end)
+        for entry in whole:
+            name, _, count = entry.partition(b"\0")
+            yield ScanLine(os.fsdecode(name), 0, count)
 
 
 def _bytes(value: dict[str, str]) -> bytes:

@@ -9,7 +9,7 @@ from agentic_r.errors import FingerprintError
 from agentic_r.types import QueryText, Scope, ScoredDocument
 from agentic_r.workspace.store import DocumentStore
 
-__all__ = ["ScopeRanker", "build_scope"]
+__all__ = ["RememberedRanker", "ScopeRanker", "build_scope"]
 
 
 class ScopeRanker(Protocol):
@@ -23,6 +23,27 @@ class ScopeRanker(Protocol):
     def rank_documents(self, query: QueryText, *, k: int) -> list[ScoredDocument]:
         """Return at most ``k`` documents, best first. Raises ToolFailure when it cannot."""
         ...
+
+
+class RememberedRanker:
+    """A ranker that is asked the same thing once (``ScopeRanker``): several systems share its scopes."""
+
+    def __init__(self, ranker: ScopeRanker) -> None:
+        self._ranker = ranker
+        self._fingerprint = ranker.fingerprint
+        self._rankings: dict[tuple[QueryText, int], list[ScoredDocument]] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the ranker inside, as it was at first."""
+        return self._fingerprint
+
+    def rank_documents(self, query: QueryText, *, k: int) -> list[ScoredDocument]:
+        """Return what the ranker inside said the first time. A failure is not remembered."""
+        key = (query, k)
+        if key not in self._rankings:
+            self._rankings[key] = self._ranker.rank_documents(query, k=k)
+        return self._rankings[key]
 
 
 def build_scope(ranker: ScopeRanker, query: QueryText, *, k: int, store: DocumentStore, number: int = 1) -> Scope:

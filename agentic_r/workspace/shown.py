@@ -12,12 +12,16 @@ __all__ = ["Shown", "ShownLines", "ShownSpan"]
 
 @dataclass(frozen=True, slots=True)
 class ShownSpan:
-    """Characters ``start`` to ``end`` of a document's line ``line`` (counted from 1) were in the output."""
+    """Characters ``start`` to ``end`` of a document's line ``line`` (counted from 1) were in the output.
+
+    ``until`` is the length of the output up to and including them: what had to be read to see them.
+    """
 
     document_id: str
     line: int
     start: int
     end: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)

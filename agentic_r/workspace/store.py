@@ -29,6 +29,7 @@ class StoredDocument:
     """One line of the map: a document, its file, and what the file's bytes must be."""
 
     id: str
+    title: str
     name: str
     num_bytes: int
     sha256: str
@@ -68,6 +69,10 @@ class DocumentStore:
     def name(self, document_id: str) -> str:
         """Return the file name of a document. Raises KeyError for an unknown id."""
         return self._documents[document_id].name
+
+    def title(self, document_id: str) -> str:
+        """Return the title of a document. Raises KeyError for an unknown id."""
+        return self._documents[document_id].title
 
     def find(self, path: str) -> str | None:
         """Return the id of the document that ``path`` names inside the store, or None.
@@ -147,6 +152,7 @@ def _read_map(folder: Path) -> dict[str, StoredDocument]:
 def _describe(document: Document, body: bytes) -> StoredDocument:
     return StoredDocument(
         id=document.id,
+        title=document.title.encode("utf-8", "replace").decode(),  # half a surrogate pair is in no text file
         name=file_name(document.title or document.id, key=document.id, extension=".txt"),
         num_bytes=len(body),
         sha256=hashlib.sha256(body).hexdigest(),

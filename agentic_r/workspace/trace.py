@@ -8,30 +8,47 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentic_r.artifacts.jsonl import write_json
+from agentic_r.artifacts.jsonl import write_jsonl
 from agentic_r.artifacts.records import from_json, to_json
 from agentic_r.errors import DataError
-from agentic_r.types import Scope
+from agentic_r.types import QueryText, Scope
 from agentic_r.workspace.calls import ToolCall
 from agentic_r.workspace.names import file_name
 
-__all__ = ["Trace", "read_trace", "trace_path", "write_trace"]
+__all__ = ["RankedScope", "Trace", "read_trace", "trace_path", "write_trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedScope:
+    """The documents of one ranking, best first; scores are not kept, since order is what tools go by."""
+
+    number: int
+    query: QueryText
+    document_ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scope: Scope) -> "RankedScope":
+        """Return a scope without its scores."""
+        return cls(scope.number, scope.query, tuple(document.document_id for document in scope.documents))
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One question in one system with one retriever.
 
-    ``identity`` is the hash of all that decides the calls; ``ripgrep`` the version that ran.
+    ``identity`` is the hash of all that decides the calls; ``ranker`` and ``similarity`` (empty for none) are the
+    fingerprints of what ranked documents and excerpts, ``ripgrep`` the version that ran.
     """
 
     system: str
     retriever: str
     question_id: str
     identity: str
+    ranker: str
+    similarity: str
     ripgrep: str
     max_output_characters: int
-    scopes: tuple[Scope, ...]
+    scopes: tuple[RankedScope, ...]
     calls: tuple[ToolCall, ...]
 
     @property
@@ -51,7 +68,7 @@ def trace_path(folder: Path, *, system: str, retriever: str, question_id: str) -
 def write_trace(folder: Path, trace: Trace) -> Path:
     """Write a trace whole or not at all."""
     path = trace_path(folder, system=trace.system, retriever=trace.retriever, question_id=trace.question_id)
-    write_json(path, to_json(trace))
+    write_jsonl(path, [to_json(trace)])  # one line: a scope of a thousand documents would fill as many
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentic_r
-from agentic_r.config import load_config, load_retriever_config
+from agentic_r.config import load_config, load_retriever_config, load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "sentence_transformers", "trl", "datasets", "faiss")
@@ -44,8 +44,12 @@ CONFIGURATIONS = [path for path in sorted((ROOT / "configs").rglob("*.yaml")) if
 def test_every_shipped_configuration_is_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(re.findall(r"\$\{(\w+)", path.read_text(encoding="utf-8"))):
         monkeypatch.setenv(name, "somewhere")
-    is_retriever = "\ninstances:" in path.read_text(encoding="utf-8")
-    assert (load_retriever_config(path) if is_retriever else load_config(path)).name
+    if path.parent.name == "workspace":  # presets of one section
+        assert load_workspace(path).systems
+    elif "\ninstances:" in path.read_text(encoding="utf-8"):
+        assert load_retriever_config(path).name
+    else:
+        assert load_config(path).name
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -79,6 +79,26 @@ def test_the_export_loads_by_itself_and_gives_unit_vectors(unbroken):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_a_finished_run_is_exported_again_and_its_index_given_to_an_engine(unbroken, tmp_path):
+    folder, _ = unbroken
+    options = ["--to", str(tmp_path / "export"), "--onnx", "none", "--json"]
+    report = json.loads(_agentic_r("export", str(folder), *options))
+    assert report["equal"]
+    assert report["artefacts"][0]["ranking"]["overlap"] == 1.0
+    assert "| iter-1 | recall@5 |" in (tmp_path / "export" / "README.md").read_text(encoding="utf-8")
+    options = ["--kind", "parquet", "--to", str(tmp_path / "index"), "--json"]
+    written = json.loads(_agentic_r("export", "index", str(folder), *options))
+    counts = json.loads((folder / "iter-1" / "index" / "manifest.json").read_bytes())["counts"]
+    assert (written["counts"]["written"], written["skipped"]) == (counts["passages"], {})
+
+
+def _agentic_r(*arguments: str) -> str:
+    command = [sys.executable, "-m", "agentic_r", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_runs_end_as_the_unbroken_one_and_do_nothing_twice(unbroken, tmp_path):
     folder, _ = unbroken
     kill_when(tmp_path, "iter-1/agent/training/checkpoint-*")
@@ -113,3 +133,22 @@ def test_another_run_takes_over_the_stages_that_still_fit(unbroken, tmp_path):
         folder / "iter-1" / "correctness" / "continuations.jsonl"
     ).read_bytes()
     assert "taken over" in err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_recorded_tool_calls_replay_to_the_same_coverage_and_a_smaller_budget_shows_no_more(unbroken):
+    folder, _ = unbroken
+
+    def replayed(*options):
+        command = [sys.executable, "-m", "agentic_r", "workspace", "replay", str(CONFIG), "--json"]
+        chosen = ["--set", f"runs={folder.parent}", "--system", "rarg+", "--from", "iter-1", *options]
+        answer = subprocess.run([*command, *chosen], cwd=ROOT, capture_output=True, text=True, timeout=600)
+        assert answer.returncode == 0, answer.stderr
+        return [row["coverage"] for row in json.loads(answer.stdout)["rows"]]
+
+    recorded, again = replayed("--retriever", "iter-1")
+    assert recorded == again
+    recorded, smaller = replayed("--budget", "800")
+    assert smaller["evidence"]["value"] <= recorded["evidence"]["value"]
+    assert smaller["scope@5"] == recorded["scope@5"]

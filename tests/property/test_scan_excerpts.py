@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_r.workspace.excerpts import cut_excerpt, printable, show_matches
-from agentic_r.workspace.scan import ScanMatch, ScanResult
+from agentic_r.workspace.scan import ScanLine, ScanResult
 
 letters = st.text("ab 字é😀\x00\t", max_size=40)
 
 
 def match_in(before, hit, after):
     start = len(before.encode())
-    return ScanMatch("a.txt", 1, (before + hit + after + "\n").encode(), ((start, start + len(hit.encode())),))
+    return ScanLine("a.txt", 1, (before + hit + after + "\n").encode(), ((start, start + len(hit.encode())),))
 
 
 @given(before=letters, hit=st.text("x字", min_size=1, max_size=6), after=letters, width=st.integers(6, 50))
@@ -29,7 +29,7 @@ def test_a_window_is_a_slice_of_the_line_that_holds_the_match(before, hit, after
 def test_any_bytes_give_an_excerpt(line, data):
     start = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(start, len(line)))
-    excerpt = cut_excerpt(ScanMatch("a.txt", 1, line, ((start, end),)), max_characters=8)
+    excerpt = cut_excerpt(ScanLine("a.txt", 1, line, ((start, end),)), max_characters=8)
     text = line.removesuffix(b"\r").decode("utf-8", "replace")
     assert 0 <= excerpt.start <= excerpt.end <= len(text)
     assert excerpt.end - excerpt.start == min(8, len(text))
@@ -38,7 +38,7 @@ def test_any_bytes_give_an_excerpt(line, data):
 @given(lines=st.lists(letters, max_size=6), width=st.integers(20, 60), room=st.integers(0, 400))
 def test_the_output_stays_within_its_budget_and_shows_what_it_says(lines, width, room):
     matches = tuple(
-        ScanMatch(f"{number}.txt", 1, (line + "x\n").encode(), ((0, 1),)) for number, line in enumerate(lines)
+        ScanLine(f"{number}.txt", 1, (line + "x\n").encode(), ((0, 1),)) for number, line in enumerate(lines)
     )
     result = ScanResult("ok", matches, len(matches), len(matches), len(matches), complete=True)
     shown = show_matches(result, document_id=lambda name: name, excerpt_characters=width, max_characters=room)

@@ -199,6 +199,9 @@ def test_a_dry_run_stops_where_it_is_told_to(folder, call):
     assert not (folder / "runs").exists()
 
 
+PARTS = ("exporting", "options", "running", "serving", "workspace")
+
+
 def test_help_imports_nothing_of_ours_but_the_command_line():
     code = (
         "import sys; sys.argv = ['agentic-r', '--help']\n"
@@ -208,7 +211,9 @@ def test_help_imports_nothing_of_ours_but_the_command_line():
         "print(sorted(m for m in sys.modules if m.startswith(('agentic_r', 'torch', 'pydantic', 'yaml'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == str(["agentic_r", "agentic_r.cli", "agentic_r.errors"])
+    assert done.stdout.splitlines()[-1] == str(
+        ["agentic_r", "agentic_r.cli", *(f"agentic_r.cli.{part}" for part in PARTS), "agentic_r.errors"]
+    )
 
 
 def test_no_line_of_the_help_is_wider_than_80(call, monkeypatch):

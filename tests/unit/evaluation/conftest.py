@@ -143,7 +143,7 @@ def _coverage(retriever: str, share: float) -> WorkspaceCoverage:
         CoverageStep(name, Estimate(value=v, low=v - 0.1, high=v + 0.1))
         for name, v in (("imported", share), ("read", share - 0.1))
     ]
-    return WorkspaceCoverage(retriever, (*steps, CoverageStep("cited", None)), QUESTIONS)
+    return WorkspaceCoverage("rarg", retriever, (*steps, CoverageStep("cited", None)), QUESTIONS)
 
 
 def _example() -> Example:

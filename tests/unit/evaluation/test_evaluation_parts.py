@@ -2,14 +2,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentic_r.evaluation.coverage import coverage_left_out, workspace_coverage
+from agentic_r.evaluation.coverage import (
+    coverage_comparisons,
+    coverage_left_out,
+    coverage_tables,
+    workspace_coverage,
+)
 from agentic_r.evaluation.examples import choose_examples, readable_attempt
 from agentic_r.evaluation.intervals import Bootstrap
 from agentic_r.evaluation.label_report import label_report, relevance_bars
+from agentic_r.evaluation.report_parts import ToolUse
 from agentic_r.evaluation.summary import LeftOut
 from agentic_r.labels.audit import Audit, LabelStatistics, Suspicion
 from agentic_r.types import Passage, ScoredPassage, Trajectory, Turn
-from agentic_r.workspace.coverage import Coverage, ProbeOutcome
+from agentic_r.workspace.coverage import Coverage, ProbeOutcome, ToolCost
 
 BEFORE = {"gained": 0.0, "lost": 1.0, "wrong": 0.0, "right": 1.0}
 AFTER = {"gained": 1.0, "lost": 0.0, "wrong": 0.0, "right": 1.0}
@@ -82,21 +88,72 @@ def test_a_share_of_no_label_is_not_0():
     assert measured.audit == ()
 
 
-def outcome(question, *, state="ok", in_scope=()):
-    coverage = Coverage(("a", "b"), in_scope, (), (), 1, ()) if state == "ok" else None
-    return ProbeOutcome("base", question, state, coverage)
+MEASURES = ("scope@1", "scope@5", "previewed", "evidence@500", "evidence")
+
+
+def outcome(question, *, retriever="base", system="rarg", state="ok", ranks=(None, None), evidence=(None,)):
+    coverage = Coverage(("a", "b"), ranks, (), (), (), evidence) if state == "ok" else None
+    costs = (ToolCost("rg", 2, 100, 0.25),) if state == "ok" else ()
+    return ProbeOutcome(system, retriever, question, state, coverage, costs)
 
 
 def test_coverage_is_a_mean_over_the_questions_that_have_one():
-    outcomes = [outcome("q1", in_scope=("a", "b")), outcome("q2", in_scope=("a",)), outcome("q3", state="failed")]
-    (coverage,) = workspace_coverage(outcomes, bootstrap=Bootstrap(samples=50))
-    assert (coverage.retriever, coverage.num_questions) == ("base", 2)
-    assert [step.name for step in coverage.steps] == ["in scope", "matched", "read", "evidence shown"]
-    assert coverage.steps[0].share is not None
-    assert coverage.steps[0].share.value == 0.75
-    assert coverage_left_out(outcomes) == (LeftOut(stage="base", reason="workspace: a call failed", ids=("q3",)),)
+    outcomes = [
+        outcome("q1", ranks=(1, 4), evidence=(500,)),
+        outcome("q2", ranks=(None, 1), evidence=(501,)),
+        outcome("q3", state="failed"),
+    ]
+    (coverage,) = workspace_coverage(outcomes, measures=MEASURES, bootstrap=Bootstrap(samples=50))
+    assert (coverage.system, coverage.retriever, coverage.num_questions) == ("rarg", "base", 2)
+    # q1 has one gold document of two at rank 1, q2 one; within 5 they have 2 and 1 of two
+    assert {step.name: step.share.value for step in coverage.steps} == {
+        "scope@1": 0.5,
+        "scope@5": 0.75,
+        "previewed": 0.0,
+        "evidence@500": 0.5,
+        "evidence": 1.0,
+    }
+    assert coverage.costs == (ToolUse("rg", 2.0, 100.0, 0.25),)
+    assert coverage_left_out(outcomes) == (
+        LeftOut(stage="RARG with base", reason="workspace: a call failed", ids=("q3",)),
+    )
 
 
 def test_coverage_without_a_measured_question_is_none():
-    (coverage,) = workspace_coverage([outcome("q1", state="no_evidence")], bootstrap=Bootstrap(samples=50))
-    assert [step.share for step in coverage.steps] == [None] * 4
+    (coverage,) = workspace_coverage(
+        [outcome("q1", state="no_evidence")], measures=MEASURES, bootstrap=Bootstrap(samples=50)
+    )
+    assert [step.share for step in coverage.steps] == [None] * 5
+
+
+def test_what_every_system_leaves_out_is_said_once_a_retriever():
+    outcomes = [outcome("q1", system=system, state="no_queries") for system in ("rise", "rarg")]
+    assert coverage_left_out(outcomes) == (
+        LeftOut(stage="base", reason="workspace: the question has no recorded query", ids=("q1",)),
+    )
+
+
+def test_the_last_retriever_is_compared_with_the_others_and_each_system_with_the_one_before():
+    def both(system, retriever, ranks):
+        return [outcome(f"q{n}", system=system, retriever=retriever, ranks=(rank, 1)) for n, rank in enumerate(ranks)]
+
+    outcomes = [
+        *both("rarg", "bm25", (9, 9)),
+        *both("rarg", "iter-1", (1, 9)),
+        *both("rarg+", "iter-1", (1, 1)),
+    ]
+    found = coverage_comparisons(outcomes, measures=["scope@5"], bootstrap=Bootstrap(samples=50))
+    # differences a question: iter-1 against bm25 0.5 and 0; RARG+ against RARG 0 and 0.5
+    assert [(item.new, item.old, item.difference) for item in found] == [
+        ("RARG with iter-1", "RARG with bm25", 0.25),
+        ("RARG+ with iter-1", "RARG with iter-1", 0.25),
+    ]
+
+
+def test_there_is_a_table_a_system():
+    outcomes = [outcome("q1", system=system) for system in ("rise", "rarg++")]
+    tables = coverage_tables(workspace_coverage(outcomes, measures=MEASURES, bootstrap=Bootstrap(samples=50)))
+    assert [(table.system, table.measures, len(table.rows)) for table in tables] == [
+        ("RISE", MEASURES, 1),
+        ("RARG++", MEASURES, 1),
+    ]

@@ -9,52 +9,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from tiny_export import CARD, PASSAGES, QUERIES, TEXTS, silent
+from transformers import AutoModel, AutoTokenizer
 
-from agentic_r.config import ContrastiveConfig, ExportConfig, ScratchEncoder
-from agentic_r.contrastive.trainer import train_retriever
+from agentic_r.config import ExportConfig
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.encoder.scratch_model import new_model
-from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.errors import ConfigError, ParityError
 from agentic_r.export.card import Card, ScoreLine, render_card
+from agentic_r.export.checkpoint import ParityTexts, export_checkpoint
 from agentic_r.export.folder import check_folder, export_encoder
 from agentic_r.export.parity import parity_report
-from agentic_r.types import Passage, QueryText, TrainingInstance
-
-SIZES = ScratchEncoder(kind="scratch", layers=1, width=32, vocabulary=200, max_query_tokens=32, max_passage_tokens=48)
-SETTINGS = EncoderSettings(
-    query_prefix="query: ",
-    passage_prefix="passage: ",
-    query_format="question_query",
-    max_query_tokens=32,
-    max_passage_tokens=48,
-    separator="[SEP]",
-    dtype="float32",
-)
-TEXTS = (
-    "the river ends in the lake",
-    "the lake lies behind the hill 7",
-    "query: passage: what ends where",
-    "川は湖 这条河 🌊",
-)
-PASSAGES = {
-    f"p{number}": Passage(f"p{number}", f"d{number}", f"Title {number}" if number % 2 else "", text)
-    for number, text in enumerate(TEXTS)
-}
-QUERIES = (QueryText("which lake", "where does the river end"), QueryText("hill", "what " * 30), QueryText("lake"))
-CARD = Card(name="tiny retriever", base="a random BERT", temperature=0.01, licence="Apache-2.0, made from nothing.")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """An encoder trained for two steps, as in H19."""
-    folder = tmp_path_factory.mktemp("trained")
-    base = BiEncoder(new_model(SIZES, TEXTS, folder / "parts", seed=0).to("cpu"), SETTINGS)
-    instances = [TrainingInstance(f"i{n}", "q", "where", f"lake {n}", f"p{n}", (f"p{1 - n}",)) for n in range(2)]
-    config = ContrastiveConfig(batch_size=2, epochs=2, min_instances=1, learning_rate=1e-3)
-    options = {"seed": 0, "threads": 1, "progress": lambda done, total: None}
-    train_retriever(base, instances, PASSAGES, config, folder=folder, **options)
-    return folder / "encoder"
+from agentic_r.types import QueryText
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +45,60 @@ def edit(path: Path, change) -> None:
 
 def test_h19_the_export_gives_the_trainers_vectors_for_every_kind_of_text(trained, exported):
     report = prove(trained, exported)
+    (found,) = report.artefacts
     assert report.equal
-    assert report.differences == ()
-    assert report.max_difference is not None
-    assert report.max_difference <= 1e-5
-    assert report.min_cosine == pytest.approx(1.0, abs=1e-6)
-    kinds = {kind.kind for kind in report.kinds}
+    assert found.differences == ()
+    assert found.max_difference is not None
+    assert found.max_difference <= 1e-5
+    assert found.min_cosine == pytest.approx(1.0, abs=1e-6)
+    kinds = {kind.kind for kind in found.kinds}
     for side in ("query", "passage"):
-        for kind in ("short", "long", "at the limit", "limit + 50", "CJK", "emoji", "one token", "prefix by hand"):
+        for kind in ("short", "long", "at the limit", "CJK", "emoji", "one token", "empty", "prefix by hand"):
             assert f"{side}, {kind}" in kinds
-        assert f"{side}, limit + 50 against its cut form" in kinds
         assert f"{side}, of the run" in kinds
-    assert "without prefix" in kinds
-    assert all(abs(kind.min_norm - 1) <= 1e-5 and abs(kind.max_norm - 1) <= 1e-5 for kind in report.kinds)
+    assert {"passage, limit + 50", "query, with its question", "without prefix"} <= kinds
+    assert all(abs(kind.min_norm - 1) <= 1e-5 and abs(kind.max_norm - 1) <= 1e-5 for kind in found.kinds)
     assert json.loads((exported / "parity.json").read_text())["equal"] is True
+
+
+def test_rankings_of_the_runs_own_passages_agree(trained, exported):
+    ranking = prove(trained, exported).artefacts[0].ranking
+    assert (ranking.num_queries, ranking.num_passages, ranking.depth) == (3, 4, 2)
+    assert (ranking.overlap, ranking.same_first) == (1.0, 1.0)
+
+
+def test_without_texts_of_a_run_rankings_are_unknown_and_the_page_says_so(trained, exported):
+    encoder = BiEncoder.load(trained, dtype="float32")
+    report = parity_report(encoder, exported, queries=[], passages=[], config=ExportConfig())
+    assert report.equal
+    assert report.artefacts[0].ranking is None
+    assert "not measured: no queries and passages" in (exported / "parity.html").read_text()
+
+
+def test_the_folder_has_the_form_that_readers_before_sentence_transformers_5_4_know(exported):
+    modules = json.loads((exported / "modules.json").read_text())
+    assert [module["type"] for module in modules] == [
+        "sentence_transformers.models.Transformer",
+        "sentence_transformers.models.Pooling",
+        "sentence_transformers.models.Normalize",
+    ]
+    pooling = json.loads((exported / "1_Pooling" / "config.json").read_text())
+    assert {key for key, value in pooling.items() if value is True} == {"pooling_mode_mean_tokens", "include_prompt"}
+    assert (pooling["pooling_mode_cls_token"], pooling["word_embedding_dimension"]) == (False, 32)
+    limits = json.loads((exported / "sentence_bert_config.json").read_text())
+    assert limits == {"max_seq_length": 48, "do_lower_case": False}  # another key fails in older versions
+    tokenizer = json.loads((exported / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_plain_transformers_with_mean_and_norm_by_hand_gives_the_same_vectors(trained, exported):
+    tokenizer = AutoTokenizer.from_pretrained(exported, local_files_only=True)
+    model = AutoModel.from_pretrained(exported, local_files_only=True)
+    features = tokenizer(["query: where does the river end [SEP] which lake"], return_tensors="pt")
+    with torch.inference_mode():
+        tokens_BTD = model(input_ids=features["input_ids"], attention_mask=features["attention_mask"])[0]
+    found = torch.nn.functional.normalize(tokens_BTD.mean(dim=1), dim=-1)
+    np.testing.assert_allclose(found, BiEncoder.load(trained).encode_queries(QUERIES[:1]), atol=1e-5)
 
 
 def test_h19_every_module_listed_has_its_folder_and_configuration(exported):
@@ -140,17 +145,19 @@ def test_a_folder_with_other_files_is_not_replaced(trained, tmp_path):
 
 
 def test_wrong_pooling_is_named(trained, copy):
-    edit(copy / "1_Pooling" / "config.json", lambda config: config | {"pooling_mode": "cls"})
+    flags = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+    edit(copy / "1_Pooling" / "config.json", lambda config: config | flags)
     with pytest.raises(ParityError, match=r"pooling is cls, the encoder's is mean; export again"):
         prove(trained, copy)
     report = json.loads((copy / "parity.json").read_text())
     assert report["equal"] is False
-    assert report["differences"] == ["pooling is cls, the encoder's is mean"]
+    assert report["artefacts"][0]["differences"] == ["pooling is cls, the encoder's is mean"]
+    assert "pooling is cls, the encoder&#39;s is mean" in (copy / "parity.html").read_text()
 
 
 def test_pooling_of_another_width_is_named(trained, copy):
-    edit(copy / "1_Pooling" / "config.json", lambda config: config | {"pooling_mode": ["mean", "max"]})
-    with pytest.raises(ParityError, match=r"vectors of another length.*pooling is \('mean', 'max'\)"):
+    edit(copy / "1_Pooling" / "config.json", lambda config: config | {"pooling_mode_max_tokens": True})
+    with pytest.raises(ParityError, match=r"vectors of another length.*pooling is \('max', 'mean'\)"):
         prove(trained, copy)
 
 
@@ -167,8 +174,8 @@ def test_a_lost_prefix_is_named(trained, copy):
 
 
 def test_another_limit_is_named(trained, copy):
-    edit(copy / "sentence_bert_config.json", lambda config: config | {"document_length": 10})
-    with pytest.raises(ParityError, match="the longest passage is 10 tokens, the encoder's 48"):
+    edit(copy / "sentence_bert_config.json", lambda config: config | {"max_seq_length": 10})
+    with pytest.raises(ParityError, match="the longest text is 10 tokens, the encoder's 48"):
         prove(trained, copy)
 
 
@@ -267,3 +274,20 @@ def test_the_card_of_a_query_only_encoder_shows_no_question(trained, tmp_path):
     text = render_card(CARD, alone)
     assert 'model.encode_query([f"{query}"])' in text
     assert "[SEP]" not in text
+
+
+def test_a_lora_adapter_is_merged_into_the_weights(trained, tmp_path):
+    peft = pytest.importorskip("peft")
+    encoder = BiEncoder.load(trained)
+    before = encoder.encode_passages(list(PASSAGES.values()))
+    lora = peft.LoraConfig(r=4, target_modules=["query", "value"], init_lora_weights=False)  # random, not zero
+    encoder.model.add_adapter(lora)
+    encoder.save(tmp_path / "adapted")
+    adapted = encoder.encode_passages(list(PASSAGES.values()))
+    assert np.abs(adapted - before).max() > 1e-3
+    export_checkpoint(
+        tmp_path / "adapted", tmp_path / "plain", card=CARD, texts=ParityTexts(), config=ExportConfig(), progress=silent
+    )
+    assert not list((tmp_path / "plain").glob("adapter*"))
+    found = BiEncoder.load(tmp_path / "plain").encode_passages(list(PASSAGES.values()))
+    np.testing.assert_allclose(found, adapted, atol=1e-5)

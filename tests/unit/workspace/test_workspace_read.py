@@ -20,7 +20,9 @@ def test_lines_are_numbered_from_one_and_the_header_says_of_how_many(store):
     result = read(store, "d", 2, 2)
     name = store.name("d")
     assert result.shown.text == f"{name}: lines 2-3 of 4\n     2  two\n     3  three\ufffd[31m"
-    assert result.shown.spans == (ShownSpan("d", 2, 0, 3), ShownSpan("d", 3, 0, 10))
+    # "\\n     2  two" are 12 characters after the header, "\\n     3  three?[31m" 19 more
+    header = len(f"{name}: lines 2-3 of 4")
+    assert result.shown.spans == (ShownSpan("d", 2, 0, 3, header + 12), ShownSpan("d", 3, 0, 10, header + 31))
     assert (result.state, result.document_id) == ("ok", "d")
 
 
@@ -66,7 +68,7 @@ def test_a_document_that_vanished_is_a_failure_not_an_empty_one(store):
 
 
 def test_a_line_is_covered_by_spans_that_meet_white_space_at_its_ends_aside():
-    shown = ShownLines([ShownSpan("d", 1, 4, 8), ShownSpan("d", 1, 1, 4)])
+    shown = ShownLines([ShownSpan("d", 1, 4, 8, 9), ShownSpan("d", 1, 1, 4, 20)])
     assert shown.covers("d", 1, " abcdefg")
     assert not shown.covers("d", 1, " abcdefgh")
     assert not shown.covers("d", 2, "x")

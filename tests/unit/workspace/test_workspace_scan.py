@@ -9,7 +9,7 @@ import pytest
 from agentic_r.errors import MissingPartError
 from agentic_r.workspace.excerpts import cut_excerpt, show_matches
 from agentic_r.workspace.ripgrep import Ripgrep, find_ripgrep
-from agentic_r.workspace.scan import OrderedScanner, ScanMatch, ScanRequest
+from agentic_r.workspace.scan import OrderedScanner, ScanLine, ScanRequest
 
 RIPGREP = find_ripgrep()
 
@@ -103,11 +103,102 @@ def test_a_pattern_that_no_command_line_can_carry_is_bad(scan, pattern):
     assert scan({"a.txt": "x\n"}, pattern).state == "bad_pattern"
 
 
-@pytest.mark.parametrize("flag", ["--json", "-j8", "-v", "-l", "--pre=sh", "-z", "-U", "-A1", "file.txt", ""])
-def test_flags_that_change_the_meaning_are_refused_with_a_sentence(scan, flag):
+REFUSED = {
+    "the order of a scan is that of its scope": ["-j8", "--threads=2", "--sort"],
+    "which documents are searched is decided by the scope": ["-g*.txt", "-uu", "--hidden", "--files"],
+    "only patterns whose time grows with the text alone are run": ["-P", "--engine=auto"],
+    "a match is a line": ["-U", "--multiline"],
+    "bytes are searched as they stand": ["-z", "--pre=sh", "--encoding=utf-16"],
+    "a scan has one pattern": ["-e", "-f"],
+    "the form of the output is the runtime's": ["--json", "--stats", "-o", "-r", "-q", "--color=always", "-ib"],
+    "it is no flag of a scan": ["file.txt", "", "-", "--", "--frobnicate", "-i=1", "--count=3"],
+}
+
+
+@pytest.mark.parametrize(("reason", "flag"), [(reason, flag) for reason, flags in REFUSED.items() for flag in flags])
+def test_flags_that_change_the_meaning_are_refused_with_a_sentence(scan, reason, flag):
     result = scan({"a.txt": "needle\n"}, "needle", flag)
     assert (result.state, result.matches) == ("refused", ())
-    assert "allowed are -i (--ignore-case), -w (--word-regexp), -F (--fixed-strings)." in result.cause
+    assert reason in result.cause
+    assert "allowed are -i (--ignore-case), " in result.cause
+    assert result.cause.endswith(".")
+
+
+@pytest.mark.parametrize("flags", [["-A"], ["-A", "many"], ["-C", "-i"], ["-m0"], ["-m", "-1"], ["-B101"]])
+def test_a_flag_without_a_fitting_number_is_refused(scan, flags):
+    result = scan({"a.txt": "needle\n"}, "needle", *flags)
+    assert result.state == "refused"
+    assert "needs a number from" in result.cause
+
+
+def test_names_and_counts_at_once_are_refused(scan):
+    assert scan({"a.txt": "needle\n"}, "needle", "-lc").state == "refused"
+
+
+def test_lines_around_a_match_come_with_it_and_are_no_matches(scan):
+    result = scan({"a.txt": "1\n2\nneedle\n4\n5\n", "b.txt": "needle\n"}, "needle", "-B1", "-A", "1")
+    assert [(line.name, line.line_number, line.is_match) for line in result.lines] == [
+        ("a.txt", 2, False),
+        ("a.txt", 3, True),
+        ("a.txt", 4, False),
+        ("b.txt", 1, True),
+    ]
+    assert result.num_found == 2
+    shown = show_matches(result, document_id=str, excerpt_characters=80, max_characters=1000)
+    assert shown.text == (
+        "a.txt-2- 2\na.txt:3: needle\na.txt-4- 4\nb.txt:1: needle\nshown 2 of 2 matches, 2 of 2 documents scanned"
+    )
+
+
+def test_documents_can_be_listed_or_counted_instead(scan):
+    files = {"b.txt": "needle\nneedle\n", "c.txt": "no\n", "a.txt": "needle\n"}
+    names, counts = scan(files, "needle", "-l"), scan(files, "needle", "--count")
+    assert names.raw() == b"b.txt\na.txt\n"
+    assert counts.raw() == b"b.txt:2\na.txt:1\n"
+    shown = show_matches(counts, document_id=str, excerpt_characters=80, max_characters=1000)
+    assert shown.text == "b.txt:2\na.txt:1\nshown 2 of 2 matches, 3 of 3 documents scanned"
+    assert shown.spans == ()
+
+
+def test_the_smaller_of_two_caps_on_a_document_counts(scan):
+    assert len(scan({"a.txt": "needle\n" * 9}, "needle", "-m5", max_matches_per_document=3).matches) == 3
+    assert len(scan({"a.txt": "needle\n" * 9}, "needle", "-m2", max_matches_per_document=3).matches) == 2
+
+
+def test_a_stream_that_is_told_to_stop_stops_and_is_not_complete(tmp_path):
+    names = [f"{number}.txt" for number in range(100)]
+    for name in names:
+        (tmp_path / name).write_text("needle\n")
+    pieces = []
+    scanner = OrderedScanner(RIPGREP, tmp_path, timeout_s=30)
+
+    def write(piece):
+        pieces.append(piece)
+        return False
+
+    result = scanner.stream(names, ScanRequest("needle"), write)
+    assert len(pieces) == 1
+    assert pieces[0].startswith(b"0.txt:1:needle\n1.txt:1:needle\n")
+    assert (result.state, result.complete, result.lines) == ("ok", False, ())
+
+
+def test_a_long_line_with_many_hits_has_its_window_found_in_one_pass():
+    # hits are densest in the middle: 20,000 pairs of "字x" (every second character), then "xx", then pairs again
+    line = "字x" * 20_000 + "xx" * 50 + "字x" * 20_000
+    data = line.encode()
+    spans = tuple((place, place + 1) for place in range(len(data)) if data[place : place + 1] == b"x")
+    excerpt = cut_excerpt(ScanLine("a.txt", 1, data, spans), max_characters=100)
+    assert (excerpt.start, excerpt.end) == (40_000 - 1, 40_100 - 1)
+
+
+def test_a_pattern_too_large_to_compile_is_a_bad_one_not_a_long_wait(scan):
+    result = scan({"a.txt": "needle\n"}, r"\w{5000}", timeout_s=300)
+    assert result.state == "bad_pattern"
+    assert "size limit" in result.cause
+
+
+def test_a_pattern_that_makes_backtracking_engines_hang_is_answered(scan):
+    assert scan({"a.txt": "a" * 100_000 + "b\n"}, "(a+)+$").state == "empty"
 
 
 def test_the_allowed_flags_mean_what_they_mean_in_ripgrep(scan):
@@ -155,12 +246,12 @@ def test_bytes_become_characters_in_windows(scan):
 
 def test_the_window_holds_most_of_the_lines_hits():
     line = b"alpha" + b"." * 40 + b"alpha beta" + b"." * 40
-    match = ScanMatch("a.txt", 1, line, ((0, 5), (45, 50), (51, 55)))
+    match = ScanLine("a.txt", 1, line, ((0, 5), (45, 50), (51, 55)))
     assert cut_excerpt(match, max_characters=16).text == "…...alpha beta...…"
 
 
 def test_a_match_wider_than_the_window_is_shown_from_its_beginning():
-    match = ScanMatch("a.txt", 1, b"..." + b"x" * 100, ((3, 103),))
+    match = ScanLine("a.txt", 1, b"..." + b"x" * 100, ((3, 103),))
     assert cut_excerpt(match, max_characters=10).text == "…" + "x" * 10 + "…"
 
 

@@ -1,0 +1,1 @@
+"""Serving an exported encoder and the index that it built, over HTTP and from the terminal."""

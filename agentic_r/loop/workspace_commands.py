@@ -1,0 +1,199 @@
+"""What ``agentic-r workspace`` does with a finished run: show its coverage, run a preset, replay recorded traces.
+
+Works on the run's own questions, queries and retrievers; trains nothing and changes no stage. New traces are kept in
+``<run>/workspace_runs/<name>/``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agentic_r.artifacts.records import read_records
+from agentic_r.config import SYSTEMS, RunConfig, SystemName, WorkspaceConfig
+from agentic_r.errors import ConfigError
+from agentic_r.evaluation.coverage import coverage_comparisons, workspace_coverage
+from agentic_r.evaluation.intervals import Bootstrap
+from agentic_r.evaluation.report_parts import WorkspaceCoverage
+from agentic_r.evaluation.summary import Comparison
+from agentic_r.loop.parts import Parts
+from agentic_r.loop.probing import Contenders, questions_with_evidence
+from agentic_r.types import Question
+from agentic_r.workspace.coverage import ProbeOutcome, judge_trace
+from agentic_r.workspace.measures import measure_names
+from agentic_r.workspace.replay import ORDERS, Change, Order, RecordedRanker, replay_trace
+from agentic_r.workspace.ripgrep import find_ripgrep
+from agentic_r.workspace.run import needs_encoder, run_probe
+from agentic_r.workspace.scan import OrderedScanner
+from agentic_r.workspace.session import Tools
+from agentic_r.workspace.store import DocumentStore, open_store
+from agentic_r.workspace.trace import Trace, read_trace, trace_path, write_trace
+
+__all__ = [
+    "ReplayRequest",
+    "WorkspaceReport",
+    "read_order",
+    "read_system",
+    "replay_traces",
+    "run_preset",
+    "show_coverage",
+]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceReport:
+    """What was measured, ready to be printed."""
+
+    coverage: tuple[WorkspaceCoverage, ...]
+    comparisons: tuple[Comparison, ...]
+    num_failed: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return one JSON object."""
+        rows = [
+            {
+                "system": item.system,
+                "retriever": item.retriever,
+                "questions": item.num_questions,
+                "coverage": {step.name: step.share and step.share.model_dump() for step in item.steps},
+                "costs": {use.tool: {k: v for k, v in asdict(use).items() if k != "tool"} for use in item.costs},
+            }
+            for item in self.coverage
+        ]
+        return {
+            "rows": rows,
+            "comparisons": [item.model_dump(mode="json") for item in self.comparisons],
+            "failed": self.num_failed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Which recorded traces, and what to do otherwise; ``retriever`` None keeps the recorded rankings."""
+
+    system: SystemName
+    recorded: str
+    retriever: str | None = None
+    order: Order = "ranked"
+    budget: int | None = None
+
+
+def read_system(text: str) -> SystemName:
+    """Return the system of that name. Raises ConfigError where there is none."""
+    for name in SYSTEMS:
+        if text == name:
+            return name
+    raise ConfigError(f"system {text}: expected one of {', '.join(SYSTEMS)}")
+
+
+def read_order(text: str) -> Order:
+    """Return the order of that name. Raises ConfigError where there is none."""
+    for name in ORDERS:
+        if text == name:
+            return name
+    raise ConfigError(f"order {text}: expected one of {', '.join(ORDERS)}")
+
+
+def show_coverage(config: RunConfig) -> WorkspaceReport:
+    """Return what the run's workspace stage found.
+
+    Raises:
+        ConfigError: the run has not come that far.
+    """
+    path = config.folder / "workspace" / "outcomes.jsonl"
+    if not path.exists():
+        raise ConfigError(f"{path.parent}: no finished workspace stage; finish the run first (agentic-r run CONFIG)")
+    return _report(config, config.workspace, list(read_records(path, ProbeOutcome)))
+
+
+def run_preset(
+    config: RunConfig, preset: WorkspaceConfig, *, name: str, retrievers: Iterable[str], progress: Progress
+) -> WorkspaceReport:
+    """Run the preset's systems with some of the run's retrievers, over its recorded queries.
+
+    Args:
+        config: A run whose workspace stage is finished.
+        preset: Systems and settings.
+        name: Traces are kept under it; the same name goes on where a killed call stopped.
+        retrievers: ``bm25``, ``iter-2``, ``bm25+iter-2`` ...
+        progress: Called with (questions done, questions in all).
+
+    Raises:
+        ConfigError: the run is not finished, has no such retriever, or a system needs an encoder.
+    """
+    parts = Parts(config)
+    contenders = Contenders(parts)
+    chosen = [contenders.make(system, retriever) for system in preset.systems for retriever in retrievers]
+    outcomes = run_probe(
+        config.folder / "workspace_runs" / name,
+        questions=questions_with_evidence(parts),
+        queries=parts.recorded_queries,
+        contenders=chosen,
+        store=_store(config),
+        config=preset,
+        progress=progress,
+    )
+    return _report(config, preset, outcomes)
+
+
+def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progress) -> WorkspaceReport:
+    """Replay the traces of one system and retriever, and set the outcome beside the recorded one.
+
+    Raises:
+        ConfigError: there are no such traces, or no such retriever.
+    """
+    parts = Parts(config)
+    store = _store(config)
+    folder = config.folder / "workspace" / "traces"
+    questions = questions_with_evidence(parts)
+    contenders = Contenders(parts)
+    named = request.retriever or request.recorded
+    similarity = contenders.make(request.system, named).similarity if needs_encoder(request.system) else None
+    ranker = contenders.make("rarg", request.retriever).ranker if request.retriever else None
+    scanner = OrderedScanner(find_ripgrep(), store.documents_folder, timeout_s=config.workspace.scan_timeout_s)
+    change = Change(_replayed_name(request), request.order, request.budget, config.seed)
+    outcomes: list[ProbeOutcome] = []
+    for number, question in enumerate(questions):
+        progress(number, len(questions))
+        trace = _recorded(folder, request, question)
+        if trace is None:
+            continue
+        tools = Tools(store, scanner, ranker or RecordedRanker(trace), config.workspace, similarity)
+        made = replay_trace(trace, tools, change=change)
+        write_trace(config.folder / "workspace_runs" / "replays", made)
+        outcomes += [judge_trace(trace, question, store), judge_trace(made, question, store)]
+    progress(len(questions), len(questions))
+    if not outcomes:
+        raise ConfigError(f"{folder}: no traces of {request.system} with {request.recorded}; see the folders there")
+    outcomes.sort(key=lambda item: item.retriever != request.recorded)
+    return _report(config, config.workspace, outcomes)
+
+
+def _recorded(folder: Path, request: ReplayRequest, question: Question) -> Trace | None:
+    path = trace_path(folder, system=request.system, retriever=request.recorded, question_id=question.id)
+    return read_trace(path) if path.exists() else None
+
+
+def _replayed_name(request: ReplayRequest) -> str:
+    parts = [request.retriever or request.recorded, "replayed"]
+    parts += [f"by {request.order}"] if request.order != "ranked" else []
+    parts += [f"within {request.budget}"] if request.budget is not None else []
+    return " ".join(parts)
+
+
+def _store(config: RunConfig) -> DocumentStore:
+    folder = config.folder / "workspace" / "store"
+    if not (folder / "map.jsonl").exists():
+        raise ConfigError(f"{folder}: no document store; finish the run first (agentic-r run CONFIG)")
+    return open_store(folder)
+
+
+def _report(config: RunConfig, settings: WorkspaceConfig, outcomes: list[ProbeOutcome]) -> WorkspaceReport:
+    bootstrap = Bootstrap(seed=config.seed, samples=config.evaluation.bootstrap_samples)
+    measures = measure_names(settings)
+    return WorkspaceReport(
+        coverage=workspace_coverage(outcomes, measures=measures, bootstrap=bootstrap),
+        comparisons=coverage_comparisons(outcomes, measures=measures, bootstrap=bootstrap),
+        num_failed=sum(item.state == "failed" for item in outcomes),
+    )
