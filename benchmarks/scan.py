@@ -45,7 +45,8 @@ class Peer:
 
     def read(self, pattern: str, *, num_lines: int | None = None) -> bytes:
         """Return its output, or that many lines of it, after which it is ended."""
-        fixed = ["-j1", "--no-config", "--encoding=none", "--text", "-H", "-n", "--no-heading", "--color=never"]
+        fixed = ["-j1", "--no-config", "--no-mmap", "--encoding=none", "--text", "-H", "-n", "--no-heading"]
+        fixed.append("--color=never")
         flush = ["--line-buffered"] if num_lines is not None else []  # else 30 lines wait for a full buffer
         command = [str(self._rg), *fixed, *flush, "-e", pattern, "--", *self._names]
         with subprocess.Popen(

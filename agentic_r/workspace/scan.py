@@ -1,10 +1,10 @@
 """The ordered scan: ripgrep over a ranked list of files, in that order, stopping when enough was found.
 
 We run ripgrep ourselves, on explicit files, one thread, in shards (``shards.py``). What it prints equals the output of
-one ``rg -j1`` over the whole list, for every allowed flag (``flags.py``); an early stop is a prefix of it. Rules for
-files: bytes are searched as they stand (``--encoding none``: no byte order mark is obeyed), a file with NUL bytes is
-text like any other (``--text``), hidden files are files, no ignore file and no configuration file has a say, a line
-may have any length. A pattern's time grows with the text alone (ripgrep's default engine); a deadline bounds the whole.
+one ``rg -j1 --no-mmap`` over the whole list, for every allowed flag (``flags.py``); an early stop is a prefix of it.
+Rules for files: bytes are searched as they stand (``--encoding none``: no byte order mark is obeyed), a file with NUL
+bytes is text like any other (``--text``), hidden files are files, no ignore file and no configuration file has a say, a
+line may have any length. A pattern's time grows with the text alone (ripgrep's default engine); a deadline bounds all.
 """
 
 import base64
@@ -26,7 +26,10 @@ from agentic_r.workspace.shards import max_shard_bytes, shard_names
 
 __all__ = ["OrderedScanner", "ScanFailure", "ScanLine", "ScanRequest", "ScanResult"]
 
-_FIXED = ("-j1", "--no-config", "--encoding=none", "--text", "--with-filename", "--line-number", "--no-heading")
+_FIXED = (
+    *("-j1", "--no-config", "--no-mmap", "--encoding=none", "--text"),
+    *("--with-filename", "--line-number", "--no-heading"),
+)
 _MAX_PATTERN_BYTES = 100_000  # Linux takes 128 KB in one argument
 _GROUP_BORDER = b"--\n"  # between groups of lines that do not touch
 

@@ -1,10 +1,10 @@
-"""The ordered scan against one ``rg -j1`` over the same list: bytes identical, an early stop a prefix."""
+"""The ordered scan against one ``rg -j1 --no-mmap`` over the same list: bytes identical, an early stop a prefix."""
 
 import subprocess
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentic_r.workspace.flags import parse_flags
@@ -61,7 +61,7 @@ flags = flags.map(lambda chosen: tuple(part for flag in chosen for part in flag)
 
 def whole_scan(folder, names, request):
     cap = [] if request.max_matches_per_document is None else ["-m", str(request.max_matches_per_document)]
-    base = ["-j1", "--no-config", "--encoding=none", "--text", "-H", "-n", "--no-heading", "--color=never"]
+    base = ["-j1", "--no-config", "--encoding=none", "--text", "-H", "-n", "--no-heading", "--no-mmap", "--color=never"]
     command = [str(RIPGREP.path), *base, *request.flags, *cap, "-e", request.pattern, "--", *names]
     return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True)
 
@@ -77,6 +77,15 @@ def streamed(scanner, names, request, *, enough=None):
     return scanner.stream(names, request, write), bytes(written)
 
 
+# A memory-mapped file, which ripgrep takes where it is given at most ten, prints "-" where others print ":".
+@example(
+    bodies=[b"\nneedle"],
+    num_files=65,
+    pattern="needle",
+    flags=("-A1", "-m", "1", "-v"),
+    per_document=None,
+    max_matches=1,
+)
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     bodies=contents,
