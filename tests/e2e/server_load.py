@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from served_world import server_process
 
 from agentic_r.corpus.store import load_corpus
+from agentic_r.encoder.settings import read_settings
 from agentic_r.export.server.folders import find_folders
 
 TOLERANCE = 1e-4  # of a component or a score
@@ -67,11 +68,14 @@ class Expected:
         draw = random.Random(seed)
         pool = draw.sample(texts, min(MAX_POOL, len(texts)))
         queries = [*(" ".join(text.split()[: draw.randint(1, 30)]) for text in pool), "", "川は湖 🌊", "x" * 5000]
+        passage_vectors = model.encode_document(texts)
+        pool_vectors = model.encode_document(pool)
+        model.max_seq_length = read_settings(folders.encoder).max_query_tokens  # as training cut them
         vectors = model.encode_query(queries)
-        matrix = vectors @ model.encode_document(texts).T
+        matrix = vectors @ passage_vectors.T
         scores = [dict(zip((item.id for item in passages), map(float, row), strict=True)) for row in matrix]
         best = [sorted(row.values(), reverse=True)[:MAX_K] for row in scores]
-        return cls(folders.name, queries, pool, vectors, model.encode_document(pool), scores, best)
+        return cls(folders.name, queries, pool, vectors, pool_vectors, scores, best)
 
 
 @dataclass

@@ -253,7 +253,8 @@ def test_h7_vectors_of_another_encoder_are_refused_and_the_indexs_own_are_export
     with pytest.raises(FingerprintError, match=r"was built by encoder .*, but the encoder given is another"):
         StoredVectors(index, encoder_fingerprint="another")
     stored = StoredVectors(index, encoder_fingerprint=encoder.fingerprint)
-    np.testing.assert_array_equal(stored.read(1, 4), encoder.encode_passages(passages)[1:4])  # over two shards
+    expected = encoder.encode_passages(passages)[1:4]
+    np.testing.assert_allclose(stored.read(1, 4), expected, atol=1e-6)  # over two shards, in other batches
 
     file = tmp_path / "passages.jsonl"
     file.write_text("".join(json.dumps({"id": item.id, "text": item.text}) + "\n" for item in passages))
