@@ -146,7 +146,7 @@ class ScratchEncoder(Section):
     learning_rate: float = Field(default=5e-5, gt=0)
     max_query_tokens: int = Field(default=48, ge=1)
     max_passage_tokens: int = Field(default=64, ge=1)
-    query_format: Literal["question_query", "query"] = "question_query"
+    query_format: Literal["question_query", "query", "history"] = "question_query"
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> "ScratchEncoder":
@@ -167,7 +167,7 @@ class PretrainedEncoder(Section):
     passage_prefix: str | None = None
     max_query_tokens: int = Field(default=128, ge=1)
     max_passage_tokens: int = Field(default=256, ge=1)
-    query_format: Literal["question_query", "query"] = "question_query"
+    query_format: Literal["question_query", "query", "history"] = "question_query"
     dtype: Literal["float32", "bfloat16"] = "float32"
 
 
@@ -344,7 +344,7 @@ class ContrastiveConfig(Section):
     evaluations without a better one training ends. 0: no dev evaluation, the last weights are kept.
     """
 
-    query_format: Literal["question_query", "query"] | None = None
+    query_format: Literal["question_query", "query", "history"] | None = None
     batch_size: int = Field(default=16, ge=1)
     epochs: int = Field(default=2, ge=1)
     learning_rate: float = Field(default=2e-5, gt=0)

@@ -5,7 +5,7 @@ How they are written to disk is ``artifacts/records.py``'s business.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
@@ -101,10 +101,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """What a retriever is asked: the agent's query and the fixed question it serves."""
+    """What a retriever is asked: the agent's query, the fixed question it serves, and the queries sent before it."""
 
     query: str
     question: str = ""
+    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,7 @@ class RecordedQuery:
     id: str
     question_id: str
     query: str
+    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateList:
-    """The candidates of one query: turn ``turn`` (from 0) of a question's trajectory.
+    """The candidates of one query: turn ``turn`` (from 0) of a question's trajectory, after the queries ``history``.
 
     ``candidates`` is empty unless ``state`` is ok.
     """
@@ -250,6 +252,7 @@ class CandidateList:
     candidates: tuple[Candidate, ...]
     state: ToolState = "ok"
     cause: str = ""
+    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +366,7 @@ class TrainingInstance:
     positive: str
     negatives: tuple[str, ...]
     other_positives: tuple[str, ...] = ()
-    history: tuple[str, ...] = field(default=())
+    history: tuple[str, ...] = ()
     relevance: tuple[float, ...] = ()
 
 

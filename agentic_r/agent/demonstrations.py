@@ -71,7 +71,11 @@ def demonstration_trajectories(
         DataError: no passage holds a piece of evidence that a step must show.
     """
     environment = Environment(model=model, passages=passages, config=config)
-    asked = [QueryText(step.query, questions[item.question_id].text) for item in demonstrations for step in item.steps]
+    asked = [
+        QueryText(step.query, questions[item.question_id].text, tuple(before.query for before in item.steps[:number]))
+        for item in demonstrations
+        for number, step in enumerate(item.steps)
+    ]
     num_gold = max((len(questions[item.question_id].gold_passages) for item in demonstrations), default=0)
     found = iter(retriever.search(asked, k=config.passages_per_search + num_gold) if asked else [])
     inputs = iter([retriever.format_query(query) for query in asked])

@@ -15,7 +15,7 @@ from agentic_r.config import AgentConfig
 from agentic_r.protocols import LanguageModel, Retriever
 from agentic_r.types import Generation, Passage, QueryText, Question, Sampling, ScoredPassage, Trajectory, Turn
 
-__all__ = ["Rollout", "Start"]
+__all__ = ["Rollout", "Start", "sent_before"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,11 @@ class Start:
     question: Question
     sample: int = 0
     turns: tuple[Turn, ...] = ()
+
+
+def sent_before(turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Return the queries of these turns, in order: the history of the query that comes next."""
+    return tuple(turn.content for turn in turns if turn.action == "search")
 
 
 @dataclass(slots=True)
@@ -93,7 +98,9 @@ class Rollout:
             if turns[row].action in ("invalid", "truncated"):
                 turns[row] = self.environment.answer_invalid(turns[row])
         searching = [row for row in answered if turns[row].action == "search"]
-        queries = [QueryText(turns[row].content, going[row].question.text) for row in searching]
+        queries = [
+            QueryText(turns[row].content, going[row].question.text, sent_before(going[row].turns)) for row in searching
+        ]
         results = self.retriever.search(queries, k=self.config.passages_per_search) if queries else []
         for row, query, result in zip(searching, queries, results, strict=True):
             written = self.retriever.format_query(query)

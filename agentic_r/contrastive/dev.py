@@ -57,7 +57,7 @@ def split_dev(
 ) -> tuple[list[TrainingInstance], DevSet]:
     """Hold out a share of the questions, by hash of their id, with all their instances.
 
-    The pool is every passage that any instance names. Queries of the same text and question are one.
+    The pool is every passage that any instance names. Queries of the same text, question and history are one.
 
     Raises:
         ConfigError: the share leaves no question on one side.
@@ -73,10 +73,11 @@ def split_dev(
         )
     queries: dict[str, QueryText] = {}
     relevant: dict[str, tuple[str, ...]] = {}
-    ids: dict[tuple[str, str], str] = {}
+    ids: dict[QueryText, str] = {}
     for item in held_out:
-        name = ids.setdefault((item.question, item.query), item.id)
-        queries.setdefault(name, QueryText(query=item.query, question=item.question))
+        asked = QueryText(item.query, item.question, item.history)
+        name = ids.setdefault(asked, item.id)
+        queries.setdefault(name, asked)
         found = (*relevant.get(name, ()), item.positive, *item.other_positives)
         relevant[name] = tuple(dict.fromkeys(found))
     named = {name for item in instances for name in (item.positive, *item.negatives, *item.other_positives)}

@@ -63,7 +63,9 @@ def mine_negatives(
     counts = np.zeros(4, dtype=int)
     for start in range(0, len(instances), _QUERIES_AT_ONCE):
         part = instances[start : start + _QUERIES_AT_ONCE]
-        results = retriever.search([QueryText(item.query, item.question) for item in part], k=config.last_rank)
+        results = retriever.search(
+            [QueryText(item.query, item.question, item.history) for item in part], k=config.last_rank
+        )
         for item, result in zip(part, results, strict=True):
             if result.state == "failed":
                 raise DataError(f"mining: the search of instance {item.id} failed ({result.cause}); run again")

@@ -194,7 +194,7 @@ def _dev_set(instances: Sequence[TrainingInstance], passages: Mapping[str, Passa
         others = dict.fromkeys((*first.other_positives, item.positive, *item.other_positives))
         merged[item.question, item.query] = replace(first, other_positives=tuple(others))
     return DevSet(
-        queries={item.id: QueryText(item.query, item.question) for item in merged.values()},
+        queries={item.id: QueryText(item.query, item.question, item.history) for item in merged.values()},
         relevant={item.id: tuple(dict.fromkeys((item.positive, *item.other_positives))) for item in merged.values()},
         pool=tuple(passages.values()),
     )

@@ -136,7 +136,7 @@ class RetrieverTrainer(Trainer):
 
     def _loss(self, model: nn.Module, batch: Batch) -> InfoNce:
         """Encode this process's share of the batch and compute the loss of all of it."""
-        queries = [QueryText(query=row.query, question=row.question) for row in batch.instances]
+        queries = [QueryText(row.query, row.question, row.history) for row in batch.instances]
         lengths = [len(text.question) + len(text.query) for text in queries]
         lengths += [len(passage.title) + len(passage.text) for passage in batch.passages]
         shares = deal_out(lengths, world=self._ranks.world)

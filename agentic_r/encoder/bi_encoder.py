@@ -37,6 +37,7 @@ class CutCounts:
     """What encoding has shortened so far: calls count queries, ids name passages once each."""
 
     queries: int
+    histories_shortened: int
     questions_shortened: int
     queries_cut: int
     passages: int
@@ -82,6 +83,7 @@ class BiEncoder:
         self._control_tokens = tuple(self._tokenizer.all_special_tokens)
         fit_checkpoint(model, settings)
         self._queries = 0
+        self._histories_shortened = 0
         self._questions_shortened = 0
         self._queries_cut = 0
         self._passages = 0
@@ -193,6 +195,7 @@ class BiEncoder:
         """Return what this object has shortened since it was made."""
         return CutCounts(
             queries=self._queries,
+            histories_shortened=self._histories_shortened,
             questions_shortened=self._questions_shortened,
             queries_cut=self._queries_cut,
             passages=self._passages,
@@ -215,10 +218,12 @@ class BiEncoder:
         cleaned = [self._clean_query(query) for query in queries]
         formatted = self._format_queries(cleaned)
         self._queries += len(queries)
+        self._histories_shortened += sum(item.cut == "history" for item in formatted)
         self._questions_shortened += sum(item.cut == "question" for item in formatted)
         self._queries_cut += sum(item.cut == "query" for item in formatted)
         self._texts_with_control_tokens += sum(
-            before.query.strip() != after.query or before.question.strip() != after.question
+            (before.query.strip(), before.question.strip()) != (after.query, after.question)
+            or tuple(text.strip() for text in before.history) != after.history
             for before, after in zip(queries, cleaned, strict=True)
         )
         return self._tokenize([item.text for item in formatted])
@@ -243,6 +248,7 @@ class BiEncoder:
         return QueryText(
             query=strip_control_tokens(query.query, self._control_tokens),
             question=strip_control_tokens(query.question, self._control_tokens),
+            history=tuple(strip_control_tokens(text, self._control_tokens) for text in query.history),
         )
 
     def _clean_passage(self, passage: Passage) -> Passage:

@@ -86,7 +86,7 @@ def _transformer(model: SentenceTransformer) -> Transformer:
 
 
 def _check_lengths(transformer: Transformer, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> None:
-    if settings.query_format == "question_query" and settings.separator is None:
+    if settings.query_format != "query" and settings.separator is None:
         raise ConfigError("encoder: its tokenizer has no separator token; set encoder.query_format: query")
     positions = transformer.config.to_dict().get("max_position_embeddings")
     for name, limit, prefix in (

@@ -16,12 +16,14 @@ __all__ = ["SETTINGS_FILE", "EncoderSettings", "QueryFormat", "WeightType", "rea
 
 SETTINGS_FILE = "agentic_r.json"
 
-QueryFormat = Literal["question_query", "query"]
+QueryFormat = Literal["question_query", "query", "history"]
 WeightType = Literal["float32", "bfloat16"]
 
 
 class EncoderSettings(BaseModel):
     """Prefixes, query format, lengths (tokens, special ones included) and the type to encode in.
+
+    Formats: ``question [SEP] query``; the query alone; ``history``, with the queries sent before between the two.
 
     ``separator`` is the text of the tokenizer's own separator token; None where it has none, which
     only ``query_format: query`` can live with.

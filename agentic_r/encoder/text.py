@@ -1,12 +1,12 @@
 """What text is given to the tokenizer: pure functions of strings and a token counter.
 
-Owns the query format (``question [SEP] query``), its shortening and the passage format. How many tokens
+Owns the query formats (``question [SEP] query`` and its kin), its shortening and the passage format. How many tokens
 a text has is asked of the caller; truncating a passage's tokens is the encoder's part.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentic_r.encoder.settings import EncoderSettings
@@ -37,7 +37,7 @@ class FormattedQuery:
     """The text to tokenise, prefix included, and which part had to be shortened."""
 
     text: str
-    cut: Literal["nothing", "question", "query"]
+    cut: Literal["nothing", "history", "question", "query"]
 
 
 def strip_control_tokens(text: str, control_tokens: Sequence[str]) -> str:
@@ -49,17 +49,20 @@ def strip_control_tokens(text: str, control_tokens: Sequence[str]) -> str:
 
 
 def query_text(query: QueryText, settings: EncoderSettings) -> str:
-    """Return ``prefix + question + " [SEP] " + query`` (or without the question), uncut.
+    """Return ``prefix + question + " [SEP] " + query``, uncut; without the question, or with earlier queries between.
 
     Args:
-        query: Texts without control tokens.
+        query: Texts without control tokens; empty ones are left out.
         settings: Prefix, format and separator.
 
-    Source: Agentic-R, input of the trained retriever; the separator is the tokenizer's own token.
+    Source: Agentic-R, input of the trained retriever (1.9) and its ablation with history; the separator is the
+    tokenizer's own token.
     """
-    if settings.query_format == "query" or not query.question or settings.separator is None:
+    if settings.query_format == "query" or settings.separator is None:
         return settings.query_prefix + query.query
-    return f"{settings.query_prefix}{query.question} {settings.separator} {query.query}"
+    history = query.history if settings.query_format == "history" else ()
+    parts = [part for part in (query.question, *history) if part]
+    return settings.query_prefix + f" {settings.separator} ".join([*parts, query.query])
 
 
 def passage_text(passage: Passage, settings: EncoderSettings) -> str:
@@ -70,8 +73,9 @@ def passage_text(passage: Passage, settings: EncoderSettings) -> str:
 def fit_query(query: QueryText, settings: EncoderSettings, count_tokens: TokenCounter) -> FormattedQuery:
     """Format a query so that it has at most ``max_query_tokens`` tokens.
 
-    The question is shortened first, word by word from its end, down to nothing; the current query is cut,
-    at its own end, only where it does not fit alone. The prefix always stays.
+    Earlier queries are left out first, the oldest before the others; then the question is shortened, word by word
+    from its end, down to nothing; the current query is cut, at its own end, only where it does not fit alone. The
+    prefix always stays.
 
     Args:
         query: Texts without control tokens.
@@ -84,8 +88,13 @@ def fit_query(query: QueryText, settings: EncoderSettings, count_tokens: TokenCo
 
     if fits(query):
         return FormattedQuery(query_text(query, settings), "nothing")
+    if settings.query_format == "history":
+        for place in range(1, len(query.history) + 1):
+            later = replace(query, history=query.history[place:])
+            if fits(later):
+                return FormattedQuery(query_text(later, settings), "history")
     alone = QueryText(query=query.query)
-    if settings.query_format == "question_query" and fits(alone):
+    if settings.query_format != "query" and fits(alone):
         question = _longest_start(query.question, lambda start: fits(QueryText(query.query, start)))
         return FormattedQuery(query_text(QueryText(query.query, question), settings), "question")
     start = _longest_start(query.query, lambda text: fits(QueryText(text)))

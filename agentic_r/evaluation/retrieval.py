@@ -119,7 +119,7 @@ def _search(
     results: dict[str, SearchResult] = {}
     for start in range(0, len(judged.queries), _BATCH):
         batch = judged.queries[start : start + _BATCH]
-        texts = [QueryText(query=item.query, question=judged.question_texts[item.question_id]) for item in batch]
+        texts = [QueryText(item.query, judged.question_texts[item.question_id], item.history) for item in batch]
         found = retriever.search(texts, k=k)
         if len(found) != len(batch):
             raise ValueError(f"the retriever returned {len(found)} results for {len(batch)} queries")

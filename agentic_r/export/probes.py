@@ -28,7 +28,7 @@ _TEXTS = {
     "one token": ("river", "7"),
     "empty": ("",),
 }
-_QUESTION = QueryText(query="which lake", question="where does the river end")
+_QUESTION = QueryText(query="which lake", question="where does the river end", history=("which river",))
 _FILLERS = ("river", "water", "the", "a", "x", "1", "of", "in", "and", "7")  # those that are one token fill long texts
 
 
@@ -74,7 +74,7 @@ def collect_probes(encoder: BiEncoder, *, queries: Sequence[QueryText], passages
     passage_lengths = made.fill.lengths(settings.passage_prefix, settings.max_passage_tokens)
     for kind, texts in (_TEXTS | passage_lengths).items():
         made.add_passages(kind, [_passage(text) for text in texts], may_be_refused=kind == "empty")
-    if encoder.settings.query_format == "question_query":
+    if encoder.settings.query_format != "query":
         made.add_queries("with its question", [_QUESTION])
     made.add_beyond_the_limit()
     made.add_prefixes_by_hand()

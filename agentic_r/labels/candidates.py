@@ -5,9 +5,10 @@ never ran are left out and listed with the reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentic_r.agent.rollout import sent_before
 from agentic_r.artifacts.record_log import map_in_chunks
 from agentic_r.protocols import Retriever
 from agentic_r.types import Candidate, CandidateList, QueryText, Question, Skipped, Trajectory
@@ -74,7 +75,15 @@ def sent_queries(trajectories: Sequence[Trajectory]) -> tuple[list[CandidateList
             query_id = f"{trajectory.question_id}/{trajectory.sample}/{number}"
             if turn.tool_state == "ok":
                 sent.append(
-                    CandidateList(query_id, trajectory.question_id, trajectory.sample, number, turn.content, ())
+                    CandidateList(
+                        query_id=query_id,
+                        question_id=trajectory.question_id,
+                        sample=trajectory.sample,
+                        turn=number,
+                        query=turn.content,
+                        candidates=(),
+                        history=sent_before(trajectory.turns[:number]),
+                    )
                 )
             else:
                 skipped.append(Skipped(query_id, _REASONS[turn.tool_state]))
@@ -96,7 +105,7 @@ _REASONS = {
 def _search(
     chunk: Sequence[CandidateList], *, questions: Mapping[str, Question], retriever: Retriever, k: int
 ) -> list[CandidateList]:
-    texts = [QueryText(item.query, questions[item.question_id].text) for item in chunk]
+    texts = [QueryText(item.query, questions[item.question_id].text, item.history) for item in chunk]
     made = []
     for item, result in zip(chunk, retriever.search(texts, k=k), strict=True):
         candidates = tuple(
@@ -104,12 +113,8 @@ def _search(
         )
         state = result.state if candidates or result.state == "failed" else "empty"
         made.append(
-            CandidateList(
-                query_id=item.query_id,
-                question_id=item.question_id,
-                sample=item.sample,
-                turn=item.turn,
-                query=item.query,
+            replace(
+                item,
                 candidates=candidates if state == "ok" else (),
                 state=state,
                 cause=result.cause,

@@ -41,12 +41,11 @@ _SOME_FAILED = "a label failed"
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuery:
-    """A query with a label for each candidate, in rank order; ``history`` are the earlier queries of its attempt."""
+    """A query with a label for each candidate, in rank order."""
 
     query: CandidateList
     question: str
     labels: tuple[UtilityLabel, ...]
-    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,6 @@ def join_labels(
     """Bring both signals together; a part without a record is None, like one that failed."""
     relevances = {(item.query_id, item.passage_id): item.value for item in relevance}
     corrects = {(item.query_id, item.passage_id): item.value for item in correctness}
-    earlier: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    for query in queries:
-        earlier.setdefault((query.question_id, query.sample), []).append((query.turn, query.query))
     return [
         LabelledQuery(
             query=query,
@@ -101,7 +97,6 @@ def join_labels(
                 )
                 for candidate in query.candidates
             ),
-            history=tuple(text for turn, text in sorted(earlier[query.question_id, query.sample]) if turn < query.turn),
         )
         for query in queries
     ]
@@ -319,7 +314,7 @@ def _instances(
             positive=positive,
             negatives=negatives,
             other_positives=tuple(key for key in known if key != positive),
-            history=item.history,
+            history=item.query.history,
         )
         for number, positive in enumerate(chosen)
     )

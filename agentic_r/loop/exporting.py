@@ -146,7 +146,8 @@ def parity_texts(parts: Parts, number: int) -> ParityTexts:
     passages = list(parts.corpus.passages.values())
     return ParityTexts(
         queries=[
-            QueryText(item.query, parts.questions[item.question_id].text) for item in _evenly_spaced(queries, number)
+            QueryText(item.query, parts.questions[item.question_id].text, item.history)
+            for item in _evenly_spaced(queries, number)
         ],
         passages=_evenly_spaced(passages, number),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from agentic_r.agent.rollout import Start
+from agentic_r.agent.rollout import Start, sent_before
 from agentic_r.artifacts.fingerprint import generator_seed
 from agentic_r.artifacts.jsonl import write_json, write_jsonl
 from agentic_r.artifacts.record_log import map_in_chunks
@@ -72,9 +72,10 @@ def record_queries(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
         progress=report,
     )
     queries = [
-        RecordedQuery(f"{item.question_id}/{number}", item.question_id, query)
+        RecordedQuery(f"{item.question_id}/{number}", item.question_id, query, history=sent[:number])
         for item in trajectories
-        for number, query in enumerate(dict.fromkeys(turn.content for turn in item.turns if turn.action == "search"))
+        for sent in (tuple(dict.fromkeys(sent_before(item.turns))),)
+        for number, query in enumerate(sent)
     ]
     write_records(stage.path / "queries.jsonl", queries)
     asked = {query.question_id for query in queries}

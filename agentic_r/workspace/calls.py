@@ -32,6 +32,7 @@ class SearchInput:
     k: int
     num_previewed: int
     max_characters: int
+    history: tuple[str, ...] = ()
     tool: Literal["search"] = "search"
 
 
@@ -49,6 +50,7 @@ class RecallInput:
     max_characters: int
     num_opened: int = 0
     num_paragraphs: int = 0
+    history: tuple[str, ...] = ()
     tool: Literal["embed_recall"] = "embed_recall"
 
 

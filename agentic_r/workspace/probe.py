@@ -7,6 +7,7 @@ retriever put first, by fixed rules. The output of one question, all calls toget
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentic_r.config import SystemName, WorkspaceConfig
 from agentic_r.types import QueryText
@@ -54,17 +55,19 @@ class ScriptedProbe:
 
     def _entry(self, query: QueryText, number: int, budget: int) -> SearchInput | RecallInput:
         config = self._config
+        asked: SearchInput | RecallInput
         share = int(budget * config.entry_share)
         match self._system:
             case "rise":
                 search = config.search
-                return SearchInput(number, (query.query,), query.question, search.depth, search.previews, share)
+                asked = SearchInput(number, (query.query,), query.question, search.depth, search.previews, share)
             case "rarg":
-                return RecallInput(number, query.query, query.question, config.scope_documents, budget)
+                asked = RecallInput(number, query.query, query.question, config.scope_documents, budget)
             case "rarg+" | "rarg++":
                 opening = config.opening
                 sizes = (opening.opened_documents, opening.paragraphs)
-                return RecallInput(number, query.query, query.question, config.scope_documents, share, *sizes)
+                asked = RecallInput(number, query.query, query.question, config.scope_documents, share, *sizes)
+        return replace(asked, history=query.history)
 
     def _scan(self, query: QueryText, number: int, budget: int) -> ScanInput:
         config = self._config

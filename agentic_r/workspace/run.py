@@ -97,7 +97,7 @@ def queries_by_question(questions: Sequence[Question], queries: Sequence[Recorde
     for query in queries:
         if query.question_id not in texts:
             raise DataError(f"recorded query {query.id!r} belongs to no question here ({query.question_id!r})")
-        asked[query.question_id].append(QueryText(query.query, texts[query.question_id]))
+        asked[query.question_id].append(QueryText(query.query, texts[query.question_id], query.history))
     return dict(asked)
 
 

@@ -116,7 +116,7 @@ class Session:
     def _search(self, made: SearchInput) -> _Answer:
         if not made.queries:
             return _Answer("refused", cause="search needs at least one query.")
-        queries = [QueryText(query, made.question) for query in made.queries]
+        queries = [QueryText(query, made.question, made.history) for query in made.queries]
         scopes = [
             build_scope(self._tools.ranker, query, k=made.k, store=self._tools.store, number=made.scope + place)
             for place, query in enumerate(queries)
@@ -136,7 +136,7 @@ class Session:
 
     def _recall(self, made: RecallInput) -> _Answer:
         tools = self._tools
-        query = QueryText(made.query, made.question)
+        query = QueryText(made.query, made.question, made.history)
         scope = build_scope(tools.ranker, query, k=made.k, store=tools.store, number=made.scope)
         self._scopes[made.scope] = scope
         head = f"scope {made.scope}: {len(scope.documents)} documents"[: made.max_characters]

@@ -81,8 +81,12 @@ def _add_searches(app: FastAPI, service: RetrievalService, config: ServeConfig) 
     @app.post("/search")
     async def search(body: SearchBody) -> Response:
         searched, k = _searched(served), _depth(body.k, config, param="k")
-        _check_texts([item.query + item.question for item in body.queries], config, param="queries")
-        found = await service.search([QueryText(item.query, item.question) for item in body.queries], k=k)
+        _check_texts(
+            ["".join((item.query, item.question, *item.history)) for item in body.queries], config, param="queries"
+        )
+        found = await service.search(
+            [QueryText(item.query, item.question, tuple(item.history)) for item in body.queries], k=k
+        )
         shown = [_own(item, searched.passages) for item in found]
         return _json({"results": shown}, cut=sum(item.is_cut for item in found))
 

@@ -49,10 +49,11 @@ class EmbeddingsBody(_Body):
 
 
 class SearchQuery(_Body):
-    """What to search for, and the user's question that it serves."""
+    """What to search for, the user's question, and the queries sent before (for encoders that read them)."""
 
     query: Text
     question: Text = ""
+    history: list[Text] = []
 
 
 class SearchBody(_Body):

@@ -53,6 +53,12 @@ def test_an_attempt_searches_reads_and_answers(make_config: MakeConfig) -> None:
     assert model.decode(search.observation_ids).count("Doc ") == 2
 
 
+def test_the_retriever_is_told_the_queries_sent_before(make_config: MakeConfig) -> None:
+    script = {"France": ["<search> france </search>", "nothing", "<search> italy </search>", "<answer> x </answer>"]}
+    _, _, retriever = play(script, make_config(max_turns=4))
+    assert [(item.query, item.history) for item in retriever.queries] == [("france", ()), ("italy", ("france",))]
+
+
 def test_a_prompt_begins_with_the_start_token_and_holds_the_question(make_config: MakeConfig) -> None:
     (done,), model, _ = play({"France": ["<answer> x </answer>"]}, make_config())
     assert done.prompt_ids[0] == BEGIN

@@ -37,6 +37,22 @@ def test_query_format_leaves_the_question_out():
     assert query_text(QueryText("born where", "who wrote it"), settings(query_format="query")) == "query: born where"
 
 
+def test_history_format_puts_earlier_queries_between_question_and_query():
+    query = QueryText("born where", "who wrote it", ("first book", "its author"))
+    text = query_text(query, settings(query_format="history"))
+    assert text == "query: who wrote it [SEP] first book [SEP] its author [SEP] born where"
+    assert query_text(query, settings()) == "query: who wrote it [SEP] born where"
+
+
+def test_oldest_queries_are_left_out_before_the_question_is_shortened():
+    # prefix 1 + question 2 + query 1 + special tokens 2 + separator 1 = 7 of 10; "e f" and its separator fill it
+    query = QueryText("x", "a b", ("c d", "e f"))
+    fitted = fit_query(query, settings(10, "history"), count)
+    assert (fitted.text, fitted.cut) == ("query: a b [SEP] e f [SEP] x", "history")
+    shorter = fit_query(query, settings(6, "history"), count)
+    assert (shorter.text, shorter.cut) == ("query: a [SEP] x", "question")
+
+
 def test_passage_is_prefix_title_newline_text():
     assert passage_text(Passage("p", "d", "Title", "Text."), settings()) == "passage: Title\nText."
     assert passage_text(Passage("p", "d", "", "Text."), settings()) == "passage: Text."
@@ -88,10 +104,18 @@ def test_control_tokens_of_the_tokenizer_become_spaces_in_user_text(text):
 words = st.lists(st.text("abcxyz西游", min_size=1, max_size=5), max_size=12).map(" ".join)
 
 
-@given(query=words, question=words, limit=st.integers(4, 30))
-def test_query_stays_whole_whenever_it_fits_alone_and_the_limit_always_holds(query, question, limit):
-    chosen = settings(limit)
-    fitted = fit_query(QueryText(query, question), chosen, count)
+@given(
+    query=words,
+    question=words,
+    history=st.lists(words, max_size=3).map(tuple),
+    limit=st.integers(4, 30),
+    query_format=st.sampled_from(["question_query", "query", "history"]),
+)
+def test_query_stays_whole_whenever_it_fits_alone_and_the_limit_always_holds(
+    query, question, history, limit, query_format
+):
+    chosen = settings(limit, query_format)
+    fitted = fit_query(QueryText(query, question, history), chosen, count)
     assert fitted.text.startswith("query: ")
     assert count(fitted.text) <= limit
     if count(f"query: {query}") <= limit:

@@ -23,7 +23,8 @@ def test_every_good_search_of_every_trajectory_gets_its_best_k(tmp_path):
     found = find(trajectories, retriever, tmp_path)
     assert [item.query_id for item in found.lists] == ["q1/0/0", "q1/0/1", "q2/1/0"]
     assert found.lists[0].candidates == (Candidate("a", 1, 3.0), Candidate("b", 2, 2.0))
-    assert retriever.asked[2] == QueryText("one", "Another?")
+    assert retriever.asked[1:] == [QueryText("two", "The question?", ("one",)), QueryText("one", "Another?")]
+    assert [item.history for item in found.lists] == [(), ("one",), ()]
     assert found.skipped == ()
 
 

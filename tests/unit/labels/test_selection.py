@@ -178,7 +178,7 @@ def test_negatives_stay_in_ranked_order():
     assert list(instance.negatives) == sorted(instance.negatives, key=NAMES.index)
 
 
-def test_labels_are_joined_by_query_and_passage_with_the_earlier_queries():
+def test_labels_are_joined_by_query_and_passage():
     queries = [candidates("one", "p1", "p2"), candidates("two", "p1", turn=2)]
     relevance = [
         Relevance("q1/0/0", "p1", 0.5, "j"),
@@ -189,7 +189,6 @@ def test_labels_are_joined_by_query_and_passage_with_the_earlier_queries():
     joined = join_labels(queries, {"q1": question("The question?", "x")}, relevance, correctness)
     assert joined[0].labels == (UtilityLabel("p1", 0.5, 1.0), UtilityLabel("p2", None, 0.0))
     assert joined[1].labels == (UtilityLabel("p1", 0.7, None),)
-    assert [item.history for item in joined] == [(), ("one",)]
 
 
 def test_shuffling_keeps_the_pairs_of_each_query_and_moves_them():

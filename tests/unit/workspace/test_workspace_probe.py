@@ -190,6 +190,14 @@ def test_two_retrievers_are_given_the_same_actions(probe, tmp_path):
     assert good.calls[1].documents == turned.calls[1].documents[::-1]
 
 
+@pytest.mark.parametrize("system", ["rarg", "rise"])
+def test_the_ranker_is_told_the_queries_sent_before(probe, tmp_path, system):
+    queries = [QUERIES[0], RecordedQuery("r2", "q/1", "Ada Quill born", history=("who founded Marlow",))]
+    ranker = FakeRanker("marlow", "quill")
+    probe({"good": ranker}, queries=queries, system=system)
+    assert [item.history for item in ranker.asked] == [(), ("who founded Marlow",)]
+
+
 def test_order_decides_what_a_small_budget_shows(probe):
     # 250 - 20 for the recall's line, of that 0.6 for the scan: 138, of which 55 for its footer; one match fits
     config = WorkspaceConfig(scope_documents=4, max_output_characters=250, documents_read=0)
