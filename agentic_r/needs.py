@@ -86,9 +86,9 @@ def continuation_need(shape: ModelShape, *, dtype: str, agent: AgentConfig, batc
 
 
 def retriever_need(shape: EncoderShape, *, tokens: int, contrastive: ContrastiveConfig) -> Need:
-    """Train the encoder, whose weights stay float32; gradients come in chunks of texts."""
-    activations = contrastive.mini_batch_size * tokens * shape.layers * _ENCODER_NUMBERS * shape.width * 4
-    return Need("retriever", _TRAINED * 4 * shape.parameters, activations)
+    """Train the encoder, whose weights stay float32: the chunks kept for the backward pass, and one being computed."""
+    chunk = contrastive.mini_batch_size * tokens * shape.layers * _ENCODER_NUMBERS * shape.width * 4
+    return Need("retriever", _TRAINED * 4 * shape.parameters, contrastive.activation_bytes + chunk)
 
 
 def index_need(*, passages: int, width: int) -> Need:

@@ -40,7 +40,7 @@ class DevSet:
     @property
     def fingerprint(self) -> str:
         """Hash of all of it."""
-        queries = [[name, text.question, text.query, *self.relevant[name]] for name, text in self.queries.items()]
+        queries = [[name, to_json(text), *self.relevant[name]] for name, text in self.queries.items()]
         return fingerprint_value([queries, [[item.id, item.title, item.text] for item in self.pool]])
 
 

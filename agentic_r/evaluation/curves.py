@@ -12,16 +12,29 @@ from agentic_r.artifacts.jsonl import JsonObject, read_jsonl
 from agentic_r.errors import DataError
 from agentic_r.evaluation.svg import Line, Point
 
-__all__ = ["AGENT_CURVES", "RETRIEVER_CURVES", "Chart", "Curve", "TrainingLog", "read_points", "training_charts"]
+__all__ = [
+    "AGENT_CURVES",
+    "RETRIEVER_CURVES",
+    "Chart",
+    "Curve",
+    "TrainingLog",
+    "dev_curves",
+    "read_points",
+    "training_charts",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One key of a step's record; curves with the same ``chart`` are drawn together, the second one dashed."""
+    """One key of a step's record; curves with the same ``chart`` are drawn together, the second one dashed.
+
+    ``within`` names the object in the record that holds the key; the record itself where it is empty.
+    """
 
     key: str
     chart: str
     name: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,11 @@ RETRIEVER_CURVES = (
 )
 
 
+def dev_curves(measures: Sequence[str]) -> tuple[Curve, ...]:
+    """Return the curves of ``dev.jsonl``: a chart for each measure of the dev evaluation."""
+    return tuple(Curve(measure, f"dev {measure}", within="values") for measure in measures)
+
+
 def training_charts(logs: Sequence[TrainingLog], curves: Sequence[Curve]) -> tuple[Chart, ...]:
     """Return one chart a title, one line an iteration and curve.
 
@@ -80,7 +98,7 @@ def training_charts(logs: Sequence[TrainingLog], curves: Sequence[Curve]) -> tup
         lines = [
             Line(
                 name=" ".join(part for part in (f"iteration {log.iteration}", curve.name) if part),
-                points=_points(records[log], curve.key, path=log.path),
+                points=_points(records[log], curve.key, path=log.path, within=curve.within),
                 colour=log.iteration - 1,
                 is_dashed=place > 0,
             )
@@ -100,12 +118,16 @@ def read_points(path: Path, key: str) -> tuple[Point, ...]:
     return _points(list(read_jsonl(path)), key, path=path)
 
 
-def _points(records: Sequence[JsonObject], key: str, *, path: Path) -> tuple[Point, ...]:
-    return tuple(
-        Point(x=_number(record, "step", place), y=_number_or_gap(record, key, place))
-        for place, record in ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
-        if key in record
-    )
+def _points(records: Sequence[JsonObject], key: str, *, path: Path, within: str = "") -> tuple[Point, ...]:
+    points = []
+    for number, record in enumerate(records, start=1):
+        place = f"{path}, record {number}"
+        values = record.get(within) if within else record
+        if not isinstance(values, dict):
+            raise DataError(f"{place}: {within} is {values!r}; expected an object of numbers")
+        if key in values:
+            points.append(Point(x=_number(record, "step", place), y=_number_or_gap(values, key, place)))
+    return tuple(points)
 
 
 def _number_or_gap(record: JsonObject, key: str, where: str) -> float | None:

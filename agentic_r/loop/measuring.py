@@ -18,7 +18,7 @@ from agentic_r.config import RunConfig
 from agentic_r.corpus.gold import gold_kind
 from agentic_r.evaluation.answers import evaluate_answers
 from agentic_r.evaluation.coverage import coverage_comparisons, coverage_left_out, workspace_coverage
-from agentic_r.evaluation.curves import AGENT_CURVES, RETRIEVER_CURVES, TrainingLog, training_charts
+from agentic_r.evaluation.curves import AGENT_CURVES, RETRIEVER_CURVES, TrainingLog, dev_curves, training_charts
 from agentic_r.evaluation.examples import EXAMPLE_CHOICE, choose_examples, readable_attempt
 from agentic_r.evaluation.intervals import Bootstrap
 from agentic_r.evaluation.label_report import label_report
@@ -241,6 +241,10 @@ def _report(parts: Parts, summary: Summary, manifests: Mapping[str, Manifest]) -
         retriever_charts=training_charts(
             [TrainingLog(i, parts.root / f"iter-{i}" / "retriever" / "metrics.jsonl") for i in numbers],
             RETRIEVER_CURVES,
+        )
+        + training_charts(
+            [TrainingLog(i, parts.root / f"iter-{i}" / "retriever" / "dev.jsonl") for i in numbers],
+            dev_curves(config.contrastive.dev_measures if config.contrastive.dev_share else ()),
         ),
         labels=tuple(
             label_report(

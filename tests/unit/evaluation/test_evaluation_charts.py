@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_r.errors import DataError
-from agentic_r.evaluation.curves import RETRIEVER_CURVES, Curve, TrainingLog, read_points, training_charts
+from agentic_r.evaluation.curves import RETRIEVER_CURVES, Curve, TrainingLog, dev_curves, read_points, training_charts
 from agentic_r.evaluation.svg import (
     Bar,
     Line,
@@ -146,3 +146,16 @@ def test_a_record_that_holds_no_number_is_named(tmp_path, record):
     path = write_log(tmp_path / "metrics.jsonl", {"step": 0, "kl": 1.0}, record)
     with pytest.raises(DataError, match=r"metrics\.jsonl, record 2"):
         read_points(path, "kl")
+
+
+def test_dev_evaluations_are_drawn_by_measure_over_steps(tmp_path):
+    path = tmp_path / "dev.jsonl"
+    path.write_text(
+        '{"step": 0, "values": {"nDCG@10": 0.5, "R@5": 0.7}}\n{"step": 4, "values": {"nDCG@10": 0.6, "R@5": 0.8}}\n'
+    )
+    first, second = training_charts([TrainingLog(1, path)], dev_curves(["nDCG@10", "R@5"]))
+    assert (first.title, first.lines[0].points) == ("dev nDCG@10", (Point(0, 0.5), Point(4, 0.6)))
+    assert (second.title, second.lines[0].points) == ("dev R@5", (Point(0, 0.7), Point(4, 0.8)))
+    path.write_text('{"step": 0, "values": 3}\n')
+    with pytest.raises(DataError, match=r"record 1: values is 3; expected an object"):
+        training_charts([TrainingLog(1, path)], dev_curves(["nDCG@10"]))
