@@ -360,6 +360,7 @@ class ContrastiveConfig(Section):
     lora: LoraConfig | None = None
     matryoshka_dims: tuple[int, ...] = ()
     false_negative_margin: float | None = None
+    mask_identities: bool = True  # false shows what masking is worth
     soft_target_weight: float = Field(default=0.0, ge=0, le=1)
     soft_target_temperature: float = Field(default=0.25, gt=0)  # of relevance 0-1: 1 against 0.5 is about 7 to 1
     dev_share: float = Field(default=0.0, ge=0, lt=1)

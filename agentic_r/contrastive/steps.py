@@ -29,6 +29,7 @@ from agentic_r.types import Passage, QueryText, TrainingInstance
 
 __all__ = ["Plan", "RetrieverTrainer", "identities_of", "soft_targets_of"]
 
+_NO_TEXT = -1  # hashes are not negative
 MAX_SKIPPED_IN_A_ROW = 2  # our choice: the third says that the weights, not one batch, are broken
 _MAX_SKIPPED_FLOAT16 = 20  # its loss scale begins at 2^16 and is halved at each overflow
 
@@ -47,14 +48,16 @@ class Plan:
         return make_batch([self.instances[row] for row in self.steps[step - 1]], self.passages)
 
 
-def identities_of(batch: Batch, device: torch.device) -> Identities:
-    """Hash the rows' positives and the columns of a batch into tensors."""
-    width = max(len(kept) for kept in batch.row_positives)
-    padded = [[*kept, *[kept[0]] * (width - len(kept))] for kept in batch.row_positives]
+def identities_of(batch: Batch, device: torch.device, *, is_masked: bool = True) -> Identities:
+    """Hash the rows' positives and the columns of a batch into tensors; unmasked, a row knows its own column alone."""
+    width = max(len(kept) for kept in batch.row_positives) if is_masked else 1
+    padded = [[*kept, *[kept[0]] * (width - len(kept))][:width] for kept in batch.row_positives]
     return Identities(
         positive_B=torch.tensor(batch.positive_columns, device=device),
         row_ids_BK=torch.tensor([[_id_hash(item) for item in row] for row in padded], device=device),
-        row_texts_BK=torch.tensor([[_text_hash(item) for item in row] for row in padded], device=device),
+        row_texts_BK=torch.tensor(
+            [[_text_hash(item) if is_masked else _NO_TEXT for item in row] for row in padded], device=device
+        ),
         column_ids_P=torch.tensor([_id_hash(item) for item in batch.passages], device=device),
         column_texts_P=torch.tensor([_text_hash(item) for item in batch.passages], device=device),
     )
@@ -137,7 +140,7 @@ class RetrieverTrainer(Trainer):
     def _loss(self, model: nn.Module, batch: Batch) -> InfoNce:
         """Encode this process's share of the batch and compute the loss of all of it."""
         queries = [QueryText(row.query, row.question, row.history) for row in batch.instances]
-        lengths = [len(text.question) + len(text.query) for text in queries]
+        lengths = [len("".join((text.question, *text.history, text.query))) for text in queries]
         lengths += [len(passage.title) + len(passage.text) for passage in batch.passages]
         shares = deal_out(lengths, world=self._ranks.world)
         own = shares[self._ranks.rank]
@@ -152,7 +155,7 @@ class RetrieverTrainer(Trainer):
             vectors_ND[: len(queries)],
             vectors_ND[len(queries) :],
             dimensions=self._config.matryoshka_dims,
-            identities=identities_of(batch, vectors_ND.device),
+            identities=identities_of(batch, vectors_ND.device, is_masked=self._config.mask_identities),
             temperature=self._config.temperature,
             false_negative_margin=self._config.false_negative_margin,
             soft_targets=soft_targets_of(batch, self._config, vectors_ND.device),

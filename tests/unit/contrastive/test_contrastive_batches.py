@@ -1,10 +1,15 @@
 """Order, columns and refusals of the plan of batches."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_r.contrastive.batches import check_plan, make_batch, plan_steps
+from agentic_r.contrastive.loss import masked_columns
+from agentic_r.contrastive.steps import identities_of
 from agentic_r.errors import ConfigError, DataError
 from agentic_r.types import Passage, TrainingInstance
 
@@ -116,3 +121,14 @@ def test_h12_a_step_in_which_no_row_has_a_negative_is_refused_before_training():
 def test_a_passage_that_does_not_exist_is_named_with_its_instance():
     with pytest.raises(DataError, match="instance a: no passage 'p9'"):
         counts([instance("a", "p1", ("p9",))])
+
+
+def test_without_masking_a_row_knows_its_own_column_alone():
+    passages = PASSAGES | {"copy": replace(PASSAGES["p1"], id="copy")}
+    batch = make_batch([instance("a", "p1", ("n1", "copy"), others=("p2",)), instance("b", "p2", ("n2",))], passages)
+    device = torch.device("cpu")
+    assert [kept.id for kept in batch.passages] == ["p1", "n1", "copy", "p2", "n2"]
+    on = masked_columns(identities_of(batch, device))
+    off = masked_columns(identities_of(batch, device, is_masked=False))
+    assert on.tolist() == [[False, False, True, True, False], [False] * 5]  # p1 is not known to be b's
+    assert not off.any()
