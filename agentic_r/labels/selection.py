@@ -305,6 +305,7 @@ def _strictly(
 def _instances(
     item: LabelledQuery, chosen: Sequence[str], negatives: tuple[str, ...], *, known: Sequence[str]
 ) -> tuple[TrainingInstance, ...]:
+    relevance = {label.passage_id: label.relevance for label in item.labels if label.relevance is not None}
     return tuple(
         TrainingInstance(
             id=f"{item.query.query_id}/{number}",
@@ -315,6 +316,7 @@ def _instances(
             negatives=negatives,
             other_positives=tuple(key for key in known if key != positive),
             history=item.query.history,
+            relevance=tuple(relevance[key] for key in (positive, *negatives)),
         )
         for number, positive in enumerate(chosen)
     )

@@ -191,6 +191,14 @@ def test_labels_are_joined_by_query_and_passage():
     assert joined[1].labels == (UtilityLabel("p1", 0.7, None),)
 
 
+@pytest.mark.parametrize("settings", [PAPER, STRICT])
+def test_an_instance_knows_the_relevance_of_its_passages_positive_first(settings):
+    query = twenty((1.0, 0.9), (0.0, 0.5), (1.0, 0.8))
+    (instance, *_) = select(query, settings).instances
+    graded = {label.passage_id: label.relevance for label in query.labels}
+    assert instance.relevance == (0.9, *(graded[key] for key in instance.negatives))
+
+
 def test_shuffling_keeps_the_pairs_of_each_query_and_moves_them():
     query = twenty((1.0, 0.9), (0.0, 0.5))
     (shuffled,) = shuffle_labels([query], seed=1)
