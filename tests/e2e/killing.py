@@ -2,6 +2,7 @@
 
     python tests/e2e/killing.py CONFIG --runs 10 --kills 1        # ten runs, each killed once
     python tests/e2e/killing.py CONFIG --runs 1 --kills 5         # one run, killed five times
+    python tests/e2e/killing.py CONFIG --command "train retriever" --runs 1 --kills 5 --set instances=...
 
 ``--unbroken RUNS --seconds S`` compares with a run that stands under RUNS and took so long, instead of making one;
 ``--set`` is handed on to ``agentic-r run``.
@@ -32,6 +33,7 @@ def main() -> int:
     """Run, kill, compare."""
     parser = argparse.ArgumentParser(description="Kill a run at random moments and compare.")
     parser.add_argument("config", type=Path)
+    parser.add_argument("--command", default="run", help="of agentic-r, with a configuration that has runs and name")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
@@ -41,7 +43,7 @@ def main() -> int:
     options = parser.parse_args()
     if (options.unbroken is None) != (options.seconds is None):
         parser.error("--unbroken and --seconds go together")
-    run = Run(options.config, options.settings)
+    run = Run(options.config, options.settings, options.command.split())
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as kept:
         whole, seconds = options.unbroken, options.seconds
@@ -73,6 +75,7 @@ class Run:
 
     config: Path
     settings: list[str]
+    command: list[str]
 
     @property
     def name(self) -> str:
@@ -82,7 +85,7 @@ class Run:
 
     def start(self, runs: Path) -> "subprocess.Popen[bytes]":
         """Begin or go on."""
-        command = [sys.executable, "-m", "agentic_r", "run", str(self.config)]
+        command = [sys.executable, "-m", "agentic_r", *self.command, str(self.config)]
         for setting in [*self.settings, f"runs={runs}"]:
             command += ["--set", setting]
         return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -100,7 +103,11 @@ class Run:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         begun = [path.parent for path in runs.rglob("begun.json") if not (path.parent / "manifest.json").exists()]
-        return "/".join(begun[0].relative_to(runs).parts[1:]) if begun else "start-up or between stages"
+        if not begun:
+            return "start-up or between stages"
+        logs = sorted(begun[0].rglob("metrics.jsonl"), key=lambda path: path.stat().st_mtime)
+        steps = f" after {len(logs[-1].read_bytes().splitlines())} steps" if logs else ""
+        return "/".join(begun[0].relative_to(runs).parts) + steps
 
 
 def differences(whole: Path, broken: Path) -> list[str]:
