@@ -219,13 +219,14 @@ class Case:
 
 
 def read_case(folder: Path, *, num_steps: int) -> Case:
-    """Read a case; the steps are the first of the plan that training would make."""
+    """Read a case: the instances of the first steps of the default order, in the steps that our training takes."""
     instances = list(read_records(folder / "instances.jsonl", TrainingInstance))
     passages = {item.id: item for item in read_records(folder / "passages.jsonl", Passage)}
     steps = plan_steps(len(instances), batch_size=QUERIES, epochs=1, seed=0)
     full = [rows for rows in steps if len(rows) == QUERIES][:num_steps]
     kept = [instances[row] for rows in full for row in rows]
-    return Case(kept, passages, [tuple(range(n * QUERIES, (n + 1) * QUERIES)) for n in range(len(full))])
+    taken = plan_steps(len(kept), batch_size=QUERIES, epochs=1, seed=0)  # by our training too
+    return Case(kept, passages, taken)
 
 
 def shares(folder: Path, encoder: BiEncoder, *, num_steps: int) -> dict[str, float]:

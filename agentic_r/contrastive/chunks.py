@@ -7,7 +7,8 @@ dropout). Value and gradient are the same either way. What a text looks like in 
 unpadded passes are ``packing.py``'s.
 
 The kept chunks are the last since the backward pass begins with them: when the first chunk is computed again, their
-memory is free, so that the peak is the larger of the two, not their sum.
+memory is free, so that the peak is the larger of the two, not their sum. Short texts come first, so that the backward
+pass goes from long to short and each chunk fits where the one before it was: the other way round the heap grows.
 
 Shapes: N texts, T tokens, D dimensions.
 """
@@ -69,11 +70,12 @@ class ChunkedEncoder(nn.Module):
     def forward(self, texts: Features) -> Tensor:
         """Return vectors (N, D) in the order of the padded (N, T) features given."""
         order_N, chunks = cut_chunks(texts, fits=self._fits)
+        chunks.reverse()
         num_kept = keep_within([self._bytes(chunk) for chunk in chunks], self.limits.activation_bytes)
         num_twice = len(chunks) - num_kept
         parts = [checkpoint(self._vectors, chunk, use_reentrant=False) for chunk in chunks[:num_twice]]
         parts += [self._vectors(chunk) for chunk in chunks[num_twice:]]
-        return torch.cat(parts)[order_N.argsort()]
+        return torch.cat(parts[::-1])[order_N.argsort()]
 
     def _vectors(self, chunk: Features) -> Tensor:
         given = dict(chunk)  # a copy, since the model writes into it
