@@ -353,7 +353,7 @@ class ContrastiveConfig(Section):
     min_instances: int = Field(default=16, ge=1)
     save_every: int = Field(default=50, ge=1)
     mini_batch_size: int = Field(default=16, ge=1)  # measured: on CPU larger passes are slower
-    activation_bytes: int = Field(default=2**29, ge=0)
+    activation_bytes: int = Field(default=2**28, ge=0)
     unpadded: bool = True
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     gradient_checkpointing: bool = False
