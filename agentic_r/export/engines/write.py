@@ -137,6 +137,7 @@ def export_index(
     )
     stage = open_stage(folder, identity)
     if stage.done:
+        _remove_notes(folder)  # a kill may have come between the manifest and them
         return stage
     engine = build_engine(wish.kind)
     parts = _write_parts(folder, source, engine, wish=wish, progress=progress)
@@ -144,10 +145,14 @@ def export_index(
     facts = Facts(encoder.settings, encoder.fingerprint, dimension, wish.name, tuple(parts.names))
     engine.complete(folder, facts)
     _count(stage, parts, folder)
-    for name in parts.notes:
-        (folder / name).unlink()
     stage.finish()
+    _remove_notes(folder)
     return stage
+
+
+def _remove_notes(folder: Path) -> None:
+    for note in folder.glob("left-out-*.jsonl"):
+        note.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,26 @@ def test_shortened_vectors_have_norm_1_again(tmp_path):
         write(tmp_path / "other", "parquet", dimension=4)
 
 
+def test_a_kill_while_notes_are_removed_loses_no_count(tmp_path, monkeypatch):
+    vectors = unit_vectors(5)
+    vectors[0] = vectors[4] = 0
+    unlink, removed = Path.unlink, []
+
+    def killed(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name.startswith("left-out-") and removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "out", "qdrant", Known(MANY, vectors))
+    monkeypatch.setattr(Path, "unlink", unlink)
+    stage = write(tmp_path / "out", "qdrant", Known(MANY, vectors))
+    assert (stage.skipped, stage.counts["written"]) == ({"a zero vector": 2}, 3)
+    assert not list((tmp_path / "out").glob("left-out-*"))
+
+
 def test_a_killed_export_keeps_its_parts_and_ends_with_the_same_bytes(tmp_path):
     vectors = unit_vectors(5)
     vectors[0] = 0
