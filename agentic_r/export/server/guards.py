@@ -17,6 +17,7 @@ from agentic_r.export.server.counters import Counters
 __all__ = ["Guard", "error_body"]
 
 _MAX_SHOWN = 400  # characters of a message
+_LEFT = 499  # a client that left gets no status; proxies log it so
 _OPEN = ("/health",)  # so that whoever watches the process needs no token
 
 
@@ -62,7 +63,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         route = scope["path"] if scope["path"] in self._routes else "other"
-        begun, status = time.perf_counter(), 499  # a client that left gets no status; proxies log it so
+        begun, status = time.perf_counter(), _LEFT
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -77,6 +78,10 @@ class Guard:
             await _answer(counted, refused)
         except _Gone:
             self._counters.refused.labels("client left").inc()
+        except Exception:
+            if status == _LEFT:
+                status = 500  # which the layer outside of this one answers
+            raise
         finally:
             self._counters.requests.labels(route, str(status)).inc()
             self._counters.seconds.labels(route).observe(time.perf_counter() - begun)

@@ -365,6 +365,9 @@ def test_an_encoder_that_fails_is_500_and_not_an_empty_list(fake, caplog):
         assert refusal(answer) == (500, "the work failed (RuntimeError); the server's log has more")
         assert "/v1/embeddings failed: RuntimeError: cannot encode break" in caplog.text
         assert fake.post("/v1/embeddings", json={"input": "a", "model": "fake:query"}).status_code == 200
+        page = fake.get("/metrics").text.splitlines()
+        assert 'agentic_r_requests_total{route="/v1/embeddings",status="500"} 1.0' in page
+        assert not any('status="499"' in line for line in page)
 
 
 def test_without_an_index_searches_are_404_with_the_reason(fake):
