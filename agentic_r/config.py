@@ -424,7 +424,7 @@ class WorkspaceConfig(Section):
     max_matches: int = Field(default=30, ge=1)
     max_output_characters: int = Field(default=4000, ge=100)
     excerpt_characters: int = Field(default=500, ge=20)
-    max_matches_per_document: int = Field(default=8, ge=1)
+    max_matches_per_document: int | None = Field(default=8, ge=1)
     documents_read: int = Field(default=2, ge=0)
     read_lines: int = Field(default=8, ge=1)
     scan_timeout_s: float = Field(default=30.0, gt=0)
