@@ -466,7 +466,8 @@ class ServeConfig(Section):
     """What a server takes in, and how much of it may wait. Sizes are ours.
 
     The whole batch of a published agent (512 queries, 1.2) is one request, and asks for 3 passages a query.
-    ``dtype`` null encodes in the type that the export names.
+    ``dtype`` null encodes in the type that the export names. ``max_connections`` requests are in progress at most; as
+    many connections again may be open beside them, idle ones for example.
     """
 
     dtype: Literal["float32", "bfloat16"] | None = None
