@@ -424,7 +424,7 @@ class WorkspaceConfig(Section):
     max_matches: int = Field(default=30, ge=1)
     max_output_characters: int = Field(default=4000, ge=100)
     excerpt_characters: int = Field(default=500, ge=20)
-    max_matches_per_document: int = Field(default=8, ge=1)
+    max_matches_per_document: int | None = Field(default=8, ge=1)
     documents_read: int = Field(default=2, ge=0)
     read_lines: int = Field(default=8, ge=1)
     scan_timeout_s: float = Field(default=30.0, gt=0)
@@ -466,7 +466,8 @@ class ServeConfig(Section):
     """What a server takes in, and how much of it may wait. Sizes are ours.
 
     The whole batch of a published agent (512 queries, 1.2) is one request, and asks for 3 passages a query.
-    ``dtype`` null encodes in the type that the export names.
+    ``dtype`` null encodes in the type that the export names. ``max_connections`` requests are in progress at most; as
+    many connections again may be open beside them, idle ones for example.
     """
 
     dtype: Literal["float32", "bfloat16"] | None = None

@@ -65,6 +65,9 @@ def search_command(
     query: Annotated[str, typer.Argument(help="What to search for.")],
     folder: Annotated[Path, typer.Option("--in", help="A run's folder, or an export's with --index and --corpus.")],
     question: Annotated[str, typer.Option(help="The question that the query serves.")] = "",
+    history: Annotated[
+        list[str] | None, typer.Option(help="A query sent before this one, oldest first. Repeatable.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to show.")] = 5,
     index: IndexPath = None,
     corpus: CorpusPath = None,
@@ -76,9 +79,10 @@ def search_command(
     folders = find_folders(folder, index=index, corpus=corpus)
     quiet_libraries()
     from agentic_r.export.server.lookup import look_up
+    from agentic_r.types import QueryText
 
     with contextlib.redirect_stdout(sys.stderr):
-        found = look_up(folders, query=query, question=question, k=k)
+        found = look_up(folders, QueryText(query, question, tuple(history or ())), k=k)
     typer.echo(json_line(found.to_json()) if as_json else found.text())
 
 

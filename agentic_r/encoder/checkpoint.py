@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.transformer import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
@@ -19,16 +20,28 @@ from agentic_r.quiet import quiet_transformers
 
 __all__ = ["TORCH_TYPES", "fast_tokenizer", "fit_checkpoint", "load_sentence_transformer"]
 
+# What the loaders of weights, tokenizer and modules raise, each in its own way, on files they did not write so.
+_DAMAGES = (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, ImportError)
+_MAX_CAUSE = 300  # characters
+
 TORCH_TYPES: dict[WeightType, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load_sentence_transformer(path: Path, *, dtype: WeightType, device: str | None = None) -> SentenceTransformer:
-    """Load a sentence-transformers folder from disk only, quietly."""
+    """Load a sentence-transformers folder from disk only, quietly.
+
+    Raises:
+        ConfigError: the folder is damaged, or no folder of that kind.
+    """
     with quiet_transformers(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # older pooling configs, read as they are
-        return SentenceTransformer(
-            str(path), local_files_only=True, device=device, model_kwargs={"dtype": TORCH_TYPES[dtype]}
-        )
+        try:
+            return SentenceTransformer(
+                str(path), local_files_only=True, device=device, model_kwargs={"dtype": TORCH_TYPES[dtype]}
+            )
+        except _DAMAGES as error:
+            cause = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_CAUSE]
+            raise ConfigError(f"{path}: cannot be loaded as an encoder ({cause}); save or export it again") from error
 
 
 def fast_tokenizer(model: SentenceTransformer) -> PreTrainedTokenizerBase:

@@ -39,7 +39,7 @@ def export_checkpoint(
     config: ExportConfig,
     progress: Callable[[int, int], None],
 ) -> ParityReport:
-    """Write an encoder as a folder for others and prove it; an earlier export in its place is replaced.
+    """Write an encoder as a folder for others and prove it; an earlier, proved export in its place is replaced.
 
     Args:
         encoder_path: A folder that ``BiEncoder.save`` wrote; a LoRA adapter in it is merged.
@@ -54,15 +54,16 @@ def export_checkpoint(
 
     Raises:
         ParityError: the export does not give the encoder's vectors; what was written stays beside, for looking at.
-        ConfigError: ``encoder_path`` is no saved encoder, ``folder`` holds something else, or a wish cannot be met.
+        ConfigError: ``encoder_path`` is no saved encoder, ``folder`` may not be replaced (``check_place``), or a wish
+            cannot be met.
         MissingPartError: a package for ONNX is missing.
     """
     progress(0, _STEPS)
-    check_place(folder)
+    place = check_place(folder, source=encoder_path)
     adapted = has_adapter(encoder_path)
     encoder = BiEncoder.load(encoder_path, dtype="float32")
     check_onnx_wishes(encoder, config.onnx, config.dimensions)
-    part, plain = part_folder(folder), encoder
+    part, plain = part_folder(place), encoder
     if adapted:
         plain = BiEncoder.load(encoder_path, dtype="float32")
         merge_adapter(plain)
@@ -71,6 +72,6 @@ def export_checkpoint(
     write_onnx(plain, part, precisions=config.onnx, dimensions=config.dimensions)
     progress(2, _STEPS)
     report = parity_report(encoder, part, queries=texts.queries, passages=texts.passages, config=config)
-    put_in_place(folder)
+    put_in_place(place)
     progress(_STEPS, _STEPS)
     return report

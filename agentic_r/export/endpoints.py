@@ -116,8 +116,10 @@ class EndpointVectors:
             wait: How to wait before asking again.
 
         Raises:
-            ConfigError: this kind of service needs the model's name.
+            ConfigError: this kind of service needs the model's name, or the key or the address cannot be sent.
         """
+        if not endpoint.api_key.isascii() or not endpoint.api_key.isprintable():
+            raise ConfigError("--api-key-env: the key has characters that no header may hold; set it to the key alone")
         if endpoint.kind in ("openai", "elasticsearch", "opensearch") and not endpoint.model:
             raise ConfigError(f"--model: a service of kind {endpoint.kind} needs the name that the model has there")
         self.name = f"{endpoint.kind} at {endpoint.url}"
@@ -129,12 +131,15 @@ class EndpointVectors:
         }
         self._wait = wait
         headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        self._client = httpx.Client(
-            base_url=endpoint.url.rstrip("/").removesuffix("/v1") + "/",  # OpenAI's clients want that, we add it
-            headers=headers,
-            timeout=endpoint.timeout_s,
-            transport=transport,
-        )
+        try:
+            self._client = httpx.Client(
+                base_url=endpoint.url.rstrip("/").removesuffix("/v1") + "/",  # OpenAI's clients want that, we add it
+                headers=headers,
+                timeout=endpoint.timeout_s,
+                transport=transport,
+            )
+        except httpx.InvalidURL as error:
+            raise ConfigError(_no_address(endpoint.url, error)) from None
 
     def encode(self, texts: Sequence[str], side: Side) -> Vectors:
         """Return (N, D) float32 rows, as the service gives them.
@@ -177,9 +182,15 @@ class EndpointVectors:
                 self._wait(_FIRST_WAIT_S * 2**attempt)
             try:
                 reply = self._client.post(path, json=dict(body))
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise ConfigError(_no_address(self._endpoint.url, error)) from None
             except httpx.TransportError as error:
                 cause = f"{type(error).__name__}: {error}"
                 continue
+            except httpx.HTTPError as error:
+                raise ConfigError(
+                    f"{self._endpoint.url}: no usable answer ({type(error).__name__}: {error}); check --endpoint"
+                ) from None
             if reply.is_success:
                 return reply.content
             cause = f"{reply.status_code}: {' '.join(reply.text.split())[:200]}"
@@ -221,3 +232,7 @@ class EndpointVectors:
             case "opensearch":
                 results = _OpenSearchReply.model_validate_json(content).inference_results
                 return [item.output[0].data for item in results if item.output]
+
+
+def _no_address(url: str, error: Exception) -> str:
+    return f"--endpoint {url}: no address of a service ({error}); give one such as http://127.0.0.1:8080"

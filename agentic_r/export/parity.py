@@ -22,13 +22,11 @@ from agentic_r.export.differences import name_differences
 from agentic_r.export.folder import check_folder
 from agentic_r.export.onnx_graph import ONNX_FILES
 from agentic_r.export.onnx_vectors import OnnxVectors
-from agentic_r.export.parity_report import ArtefactParity, ParityReport, Tolerance, render_page
+from agentic_r.export.parity_report import PAGE_FILE, REPORT_FILE, ArtefactParity, ParityReport, Tolerance, render_page
 from agentic_r.export.probes import Probe, Probes, collect_probes
 from agentic_r.types import Passage, QueryText
 
-__all__ = ["PAGE_FILE", "REPORT_FILE", "parity_report", "write_report"]
-
-REPORT_FILE, PAGE_FILE = "parity.json", "parity.html"
+__all__ = ["parity_report", "write_report"]
 
 
 def parity_report(

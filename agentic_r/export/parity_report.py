@@ -8,7 +8,18 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["ArtefactParity", "KindParity", "ParityReport", "Ranking", "Tolerance", "render_page"]
+__all__ = [
+    "PAGE_FILE",
+    "REPORT_FILE",
+    "ArtefactParity",
+    "KindParity",
+    "ParityReport",
+    "Ranking",
+    "Tolerance",
+    "render_page",
+]
+
+REPORT_FILE, PAGE_FILE = "parity.json", "parity.html"
 
 
 class _Part(BaseModel):

@@ -9,6 +9,7 @@ import httpx
 
 from agentic_r.config import ExportConfig
 from agentic_r.encoder.bi_encoder import BiEncoder
+from agentic_r.encoder.settings import read_settings
 from agentic_r.export.checkpoint import ParityTexts
 from agentic_r.export.comparison import compare_artefact
 from agentic_r.export.diagnosis import explain_vectors
@@ -41,11 +42,12 @@ def verify_endpoint(
         The report of one artefact; ``equal`` says whether the service passes, ``differences`` why not.
 
     Raises:
-        ConfigError: the service cannot be reached or used, or the folder is no export.
+        ConfigError: the service cannot be reached or used, or the folder is no export or damaged.
         ParityError: the folder is incomplete, or the service gives no vectors of texts.
     """
-    encoder = BiEncoder.load(folder, dtype="float32")
+    read_settings(folder)  # says of what is no export at all that it is none
     check_folder(folder)
+    encoder = BiEncoder.load(folder, dtype="float32")
     probes = collect_probes(encoder, queries=texts.queries, passages=texts.passages)
     tolerance = Tolerance(
         max_difference=None,

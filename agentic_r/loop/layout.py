@@ -35,7 +35,7 @@ __all__ = [
 BASE_WITH_QUESTION = "base+question"
 
 # Raised where a stage's output changes meaning.
-_SCHEMAS = {"queries": 2, "candidates": 2, "instances": 2, "retriever": 2, "workspace": 2}
+_SCHEMAS = {"queries": 2, "candidates": 2, "instances": 2, "retriever": 2, "workspace": 3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,40 +71,51 @@ class Contenders:
         return sum(item.num_encoded for item in self._similarities.values())
 
     def make(self, system: SystemName, retriever: str) -> Contender:
-        """Return a system with a retriever: ``bm25``, ``iter-2``, or both fused, ``bm25+iter-2``.
+        """Return a system with a retriever: ``bm25``, ``iter-2``, or two of them fused, ``bm25+iter-2``.
 
         Raises:
-            ConfigError: the run has no such retriever, or the system needs an encoder that it does not have.
+            ConfigError: the run has no such retriever, or the system needs one encoder and it has none or two.
         """
+        ranker = self._ranker(retriever)
         similarity = self._similarity(retriever, system) if needs_encoder(system) else None
-        return Contender(system, retriever, self._ranker(retriever), similarity)
+        return Contender(system, retriever, ranker, similarity)
 
     def _ranker(self, name: str) -> ScopeRanker:
         if name not in self._rankers:
-            self._rankers[name] = self._open_ranker(name)
+            first, *others = _parts_of(name, retriever_names(self._parts.config))
+            if others:
+                self._rankers[name] = FusedRanker([self._ranker(part) for part in (first, *others)])
+            else:
+                self._rankers[name] = RememberedRanker(self._parts.retriever(name))
         return self._rankers[name]
 
-    def _open_ranker(self, name: str) -> ScopeRanker:
-        known = retriever_names(self._parts.config)
-        if name in known:
-            return RememberedRanker(self._parts.retriever(name))
-        first, _, second = name.partition(_FUSED)
-        if first not in known or second not in known:
-            raise ConfigError(
-                f"retriever {name}: this run has no such retriever; it has {', '.join(known)}, or two of them fused, "
-                f"such as {_BM25}{_FUSED}{known[-1]}"
-            )
-        return FusedRanker([self._ranker(first), self._ranker(second)])
-
     def _similarity(self, name: str, system: SystemName) -> EncoderSimilarity:
-        encoded = name.removeprefix(_BM25 + _FUSED)
-        if encoded == _BM25:
+        encoded = [part for part in _parts_of(name, retriever_names(self._parts.config)) if part != _BM25]
+        if not encoded:
             raise ConfigError(f"system {system} needs an encoder, and {name} has none; give another retriever")
-        if encoded not in self._similarities:
-            self._ranker(encoded)  # says so where there is none of that name
-            encoder = self._parts.serving_encoder(encoded)
-            self._similarities[encoded] = EncoderSimilarity(encoder, query_alone=encoded == retriever_name(0))
-        return self._similarities[encoded]
+        if len(encoded) > 1:
+            raise ConfigError(f"system {system} needs one encoder, and {name} has two; give one of {_BM25} and another")
+        (part,) = encoded
+        if part not in self._similarities:
+            encoder = self._parts.serving_encoder(part)
+            self._similarities[part] = EncoderSimilarity(encoder, query_alone=part == retriever_name(0))
+        return self._similarities[part]
+
+
+def _parts_of(name: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the retrievers that a name means: itself, or two that are fused (names may hold the sign themselves)."""
+    if name in known:
+        return (name,)
+    for first in known:
+        second = name.removeprefix(first + _FUSED)
+        if second != name and second in known:
+            if second == first:
+                raise ConfigError(f"retriever {name}: {first} fused with itself; give it alone, or two that differ")
+            return first, second
+    raise ConfigError(
+        f"retriever {name}: this run has no such retriever; it has {', '.join(known)}, or two of them fused, "
+        f"such as {_BM25}{_FUSED}{known[-1]}"
+    )
 
 
 def _retrievers(parts: Parts, system: SystemName) -> Sequence[str]:

@@ -34,6 +34,7 @@ __all__ = [
     "read_order",
     "read_system",
     "replay_traces",
+    "replayed_name",
     "run_preset",
     "show_coverage",
 ]
@@ -152,7 +153,7 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
     similarity = contenders.make(request.system, named).similarity if needs_encoder(request.system) else None
     ranker = contenders.make("rarg", request.retriever).ranker if request.retriever else None
     scanner = OrderedScanner(find_ripgrep(), store.documents_folder, timeout_s=config.workspace.scan_timeout_s)
-    change = Change(_replayed_name(request), request.order, request.budget, config.seed)
+    change = Change(replayed_name(request), request.order, request.budget, config.seed)
     outcomes: list[ProbeOutcome] = []
     for number, question in enumerate(questions):
         progress(number, len(questions))
@@ -175,8 +176,10 @@ def _recorded(folder: Path, request: ReplayRequest, question: Question) -> Trace
     return read_trace(path) if path.exists() else None
 
 
-def _replayed_name(request: ReplayRequest) -> str:
+def replayed_name(request: ReplayRequest) -> str:
+    """Return the name under which a replay's traces are kept: another for whatever else is asked."""
     parts = [request.retriever or request.recorded, "replayed"]
+    parts += [f"from {request.recorded}"] if request.retriever is not None else []
     parts += [f"by {request.order}"] if request.order != "ranked" else []
     parts += [f"within {request.budget}"] if request.budget is not None else []
     return " ".join(parts)

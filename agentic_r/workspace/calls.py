@@ -58,14 +58,15 @@ class RecallInput:
 class ScanInput:
     """Search the documents of scope ``scope`` in its order; scope 0 is the workspace, in the order of names.
 
-    With ``pool``, so many matches are collected and the ``max_matches`` nearest to query and pattern are shown.
+    With ``pool``, so many matches are collected and the ``max_matches`` nearest to query and pattern are shown; not
+    where the flags ask for lines around matches, or for documents.
     """
 
     scope: int
     pattern: str
     flags: tuple[str, ...]
     max_matches: int
-    max_matches_per_document: int
+    max_matches_per_document: int | None
     max_characters: int
     pool: int = 0
     tool: Literal["rg"] = "rg"

@@ -107,6 +107,8 @@ def _fit(match: ScanLine, width: int, room: int) -> Excerpt | None:
 def _footer(result: ScanResult, num_shown: int) -> str:
     found = f"{result.num_found}" if result.complete else f"at least {result.num_found}"
     text = f"shown {num_shown} of {found} matches, {result.num_scanned} of {result.num_documents} documents scanned"
+    if result.num_capped:
+        text = f"{text}, {result.num_capped} of them with more matches"
     return f"{text}; {result.state}: {printable(result.cause)}" if result.cause else text
 
 

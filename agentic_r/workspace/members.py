@@ -5,6 +5,7 @@ Files are laid out in a folder only when that is asked for: by hard link, else b
 (reflink), else by a copy of the bytes; links fail across file systems and where a file has as many as it may have.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -135,8 +136,10 @@ def _lay_out_file(name: str, source: int, target: int) -> Means:
 
 def _copy_file(name: str, source: int, target: int) -> Means:
     part = name + ".part"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=target)  # of a session that was killed: read-only, so it cannot be written again
     read = os.open(name, os.O_RDONLY, dir_fd=source)
-    write = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _READ_ONLY, dir_fd=target)
+    write = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _READ_ONLY, dir_fd=target)
     with open(read, "rb") as original, open(write, "wb") as copy:  # noqa: PTH123 (these are descriptors, not paths)
         means = _clone(original.fileno(), copy.fileno())
         if means == "copy":

@@ -6,13 +6,14 @@ tells which evidence *would have been shown* to an agent that acts as recorded.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentic_r.artifacts.fingerprint import fingerprint_value, generator_seed
+from agentic_r.errors import ToolFailure
 from agentic_r.types import QueryText, ScoredDocument
-from agentic_r.workspace.calls import ToolCall, ToolInput
+from agentic_r.workspace.calls import ToolCall
 from agentic_r.workspace.scope import ScopeRanker
 from agentic_r.workspace.session import Session, Tools
 from agentic_r.workspace.trace import RankedScope, Trace
@@ -55,7 +56,9 @@ class RecordedRanker:
         return self._fingerprint
 
     def rank_documents(self, query: QueryText, *, k: int) -> list[ScoredDocument]:
-        """Return the recorded ranking. Raises KeyError for a query that was not recorded."""
+        """Return the recorded ranking. Raises ToolFailure for a query whose ranking was not recorded."""
+        if query not in self._rankings:
+            raise ToolFailure("this ranking was not recorded")
         return self._rankings[query][:k]
 
 
@@ -96,7 +99,8 @@ def replay_trace(trace: Trace, tools: Tools, *, change: Change) -> Trace:
     Args:
         trace: What was recorded.
         tools: The store must be the recorded one; ranker and similarity may be others.
-        change: Order and budget. Each call's share of the budget is scaled with it.
+        change: Order and budget. Each call's share of the budget is scaled with it, and gets no more than what the
+            calls before it left.
 
     Returns:
         The new trace; a read of a file outside the new workspace is skipped in it, with the cause.
@@ -106,24 +110,25 @@ def replay_trace(trace: Trace, tools: Tools, *, change: Change) -> Trace:
     """
     ranker = ReorderedRanker(tools.ranker, order=change.order, name=tools.store.name, seed=change.seed)
     session = Session(replace(tools, ranker=ranker), is_confined=trace.system == "rise")
-    budget = change.budget or trace.max_output_characters
-    inputs: Sequence[ToolInput] = [
-        replace(call.input, max_characters=call.input.max_characters * budget // trace.max_output_characters)
-        for call in trace.calls
-    ]
-    calls = tuple(_without_blame(session.run(made)) for made in inputs)
+    budget = left = change.budget or trace.max_output_characters
+    calls: list[ToolCall] = []
+    for call in trace.calls:
+        share = call.input.max_characters * budget // trace.max_output_characters
+        calls.append(_without_blame(session.run(replace(call.input, max_characters=min(share, left)))))
+        left -= len(calls[-1].output)
+    ripgrep = tools.scanner.ripgrep_version
     similarity = tools.similarity.fingerprint if tools.similarity is not None else ""
     return Trace(
         system=trace.system,
         retriever=change.retriever,
         question_id=trace.question_id,
-        identity=fingerprint_value(["replay", trace.identity, ranker.fingerprint, similarity, budget]),
+        identity=fingerprint_value(["replay", trace.identity, ranker.fingerprint, similarity, budget, ripgrep]),
         ranker=ranker.fingerprint,
         similarity=similarity,
-        ripgrep=trace.ripgrep,
+        ripgrep=ripgrep,
         max_output_characters=budget,
         scopes=tuple(RankedScope.of(scope) for scope in session.scopes),
-        calls=calls,
+        calls=tuple(calls),
     )
 
 

@@ -25,7 +25,7 @@ from agentic_r.workspace.trace import RankedScope, Trace, read_trace, trace_path
 
 __all__ = ["Contender", "needs_encoder", "queries_by_question", "run_probe"]
 
-_SCHEMA = 2  # of the script and the trace: a change of either makes old traces unfinished
+_SCHEMA = 3  # of the script and the trace: a change of either makes old traces unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class _ContenderRun:
                 "schema": _SCHEMA,
                 "system": self._contender.system,
                 "question": question.id,
-                "queries": [[query.query, query.question] for query in queries],
+                "queries": [[query.query, query.question, list(query.history)] for query in queries],
                 "ranker": self._ranker,
                 "similarity": self._similarity,
                 "store": self._setting.store.fingerprint,

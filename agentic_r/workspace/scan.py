@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -38,7 +38,8 @@ _GROUP_BORDER = b"--\n"  # between groups of lines that do not touch
 class ScanRequest:
     """What to look for, with ripgrep's flags.
 
-    ``max_matches`` counts matching lines of all documents (with ``-l`` and ``-c``: documents); None means all.
+    ``max_matches`` counts matching lines of all documents (with ``-l`` and ``-c``: documents), the other cap those of
+    one document; None means all.
     """
 
     pattern: str
@@ -87,8 +88,9 @@ class ScanResult:
     """The answer to one scan.
 
     ``lines`` are in scope order, those around matches among them where the flags ask for them. ``num_found`` counts
-    matches seen, at most one more than asked for; it is all there are only where ``complete``. ``num_scanned``
-    documents were searched, of ``num_documents``.
+    matches within the caps on documents, at most one more than asked for; it is all there are only where ``complete``.
+    ``num_scanned`` documents were searched, of ``num_documents``; ``num_capped`` of them have more matches than the
+    request's cap on a document (a ``-m`` among the flags is what was asked for, and is no such cap).
     """
 
     state: CallState
@@ -96,6 +98,7 @@ class ScanResult:
     num_found: int = 0
     num_scanned: int = 0
     num_documents: int = 0
+    num_capped: int = 0
     complete: bool = False
     failures: tuple[ScanFailure, ...] = ()
     cause: str = ""
@@ -125,9 +128,14 @@ class OrderedScanner:
         self._timeout_s = timeout_s
         self._max_bytes = max_shard_bytes()
 
+    @property
+    def ripgrep_version(self) -> str:
+        """What ripgrep says of itself."""
+        return self._ripgrep.version
+
     def scan(self, names: Sequence[str], request: ScanRequest) -> ScanResult:
         """Search ``names`` (relative to the folder, no name twice) in order."""
-        return self._scan(names, request, lambda flags: _Lines(request.max_matches, flags))
+        return self._scan(names, request, lambda flags: _Lines(request, flags))
 
     def stream(self, names: Sequence[str], request: ScanRequest, write: Callable[[bytes], bool]) -> ScanResult:
         """Search as ``scan`` does, but hand out ripgrep's own output, piece by piece, as fast as it comes.
@@ -139,7 +147,8 @@ class OrderedScanner:
                 prints, or the beginning of it.
 
         Returns:
-            The result without lines; ``num_found`` is 0, and the documents counted are those of finished shards.
+            The result without lines; ``num_found`` and ``num_capped`` are 0, and the documents counted are those of
+            finished shards.
         """
         return self._scan(names, request, lambda flags: _Raw(write, flags))
 
@@ -156,7 +165,7 @@ class OrderedScanner:
             return ScanResult("bad_pattern", cause=cause)
         reader = make_reader(flags)
         run = _Run(len(names), reader)
-        command = [*self._command(request, flags), *reader.arguments]
+        command = [*self._command(request, flags, num_more=reader.num_more), *reader.arguments]
         self._scan_shards(command, shard_names(names, max_bytes=self._max_bytes), run)
         return run.result(self._timeout_s)
 
@@ -201,10 +210,22 @@ class OrderedScanner:
             run.pattern_error = " ".join(process.errors.decode("utf-8", "replace").removeprefix("rg: ").split())
         return not run.pattern_error
 
-    def _command(self, request: ScanRequest, flags: ScanFlags) -> list[str]:
-        caps = [cap for cap in (request.max_matches_per_document, flags.max_count) if cap is not None]
+    def _command(self, request: ScanRequest, flags: ScanFlags, *, num_more: int | None) -> list[str]:
+        caps = [] if flags.max_count is None else [flags.max_count]
+        document_cap = _document_cap(request, flags)
+        if document_cap is not None:
+            if num_more is not None:
+                caps.append(document_cap + num_more)
+            if flags.form == "counts":  # lines around matches are not shown, and would make ripgrep count past the cap
+                flags = replace(flags, before=0, after=0)
         cap = [f"--max-count={min(caps)}"] if caps else []
         return [str(self._ripgrep.path), *_FIXED, *flags.arguments(), *cap, "-e", request.pattern]
+
+
+def _document_cap(request: ScanRequest, flags: ScanFlags) -> int | None:
+    """The request's cap on a document, where the flags do not ask for as few themselves."""
+    cap = request.max_matches_per_document
+    return None if cap is None or (flags.max_count is not None and flags.max_count <= cap) else cap
 
 
 def _pattern_fault(text: str) -> str:
@@ -220,14 +241,23 @@ def _pattern_fault(text: str) -> str:
 
 
 class _Reader(Protocol):
-    """Takes what ripgrep prints, shard by shard. ``last_name`` is the file of the last line seen, where known."""
+    """Takes what ripgrep prints, shard by shard. ``last_name`` is the file of the last line seen, where known.
+
+    ``num_more`` matches beyond a document's cap are wanted, to see whether there are any; None means all.
+    """
 
     arguments: tuple[str, ...]
+    num_more: int | None
     lines: list[ScanLine]
     num_matches: int
     last_name: str
     has_read: bool
     is_full: bool
+
+    @property
+    def num_capped(self) -> int:
+        """Documents that have more than the cap on one."""
+        ...
 
     def read(self, process: RipgrepProcess) -> None:
         """Read until the end or until full."""
@@ -239,6 +269,8 @@ class _Raw:
 
     def __init__(self, write: Callable[[bytes], bool], flags: ScanFlags) -> None:
         self.arguments: tuple[str, ...] = ("--color=never",)
+        self.num_more: int | None = 0
+        self.num_capped = 0
         self.lines: list[ScanLine] = []
         self.num_matches = 0
         self.last_name = ""
@@ -260,29 +292,79 @@ class _Raw:
 class _Lines:
     """Reads lines with the places of their hits, or documents where the flags ask for names or counts.
 
-    Full when one match more than asked for was seen: that one tells "all" from "the first".
+    Full when one match more than asked for was seen: that one tells "all" from "the first". So does one more in a
+    document than its cap, which is dropped.
     """
 
-    def __init__(self, max_matches: int | None, flags: ScanFlags) -> None:
+    def __init__(self, request: ScanRequest, flags: ScanFlags) -> None:
         self.arguments: tuple[str, ...] = ("--json",) if flags.form == "lines" else ("--null", "--color=never")
         self.lines: list[ScanLine] = []
         self.num_matches = 0
         self.last_name = ""
         self.has_read = False
         self.is_full = False
-        self._max_matches = max_matches
+        self.num_more = None if flags.has_context else 1  # in context ripgrep shows matches beyond its cap
+        self._max_matches = request.max_matches
         self._form = flags.form
+        self._cap = _DocumentCap(_document_cap(request, flags), num_after=flags.after)
+
+    @property
+    def num_capped(self) -> int:
+        return self._cap.num_capped
 
     def read(self, process: RipgrepProcess) -> None:
         listing = self._form != "lines"
-        for line in _listed(process.chunks(), self._form) if listing else _lines(process.lines()):
+        for seen in _listed(process.chunks(), self._form) if listing else _lines(process.lines()):
             self.has_read = True
+            self.last_name = seen.name
+            line = self._cap.take(seen)
+            if line is None:
+                continue
             self.num_matches += line.is_match
-            self.last_name = line.name
             if self._max_matches is not None and self.num_matches > self._max_matches:
                 self.is_full = True
                 return
             self.lines.append(line)
+
+
+class _DocumentCap:
+    """Leaves of each document what ``rg --max-count`` leaves, and counts the documents that have more.
+
+    The lines behind the last match that are asked for stay; matches among them are matches there, too.
+    """
+
+    def __init__(self, cap: int | None, *, num_after: int) -> None:
+        self.num_capped = 0
+        self._cap = cap
+        self._num_after = num_after
+        self._name = ""
+        self._num_matches = 0
+        self._last_match = 0
+        self._has_more = False
+
+    def take(self, line: ScanLine) -> ScanLine | None:
+        """Return the line as it is to be kept, or None."""
+        if self._cap is None:
+            return line
+        if line.line_number == 0:
+            return self._take_count(line, self._cap)
+        if line.name != self._name:
+            self._name, self._num_matches, self._has_more = line.name, 0, False
+        if self._num_matches < self._cap:
+            self._num_matches += line.is_match
+            self._last_match = line.line_number
+            return line
+        if line.line_number <= self._last_match + self._num_after:
+            return line
+        self.num_capped += line.is_match and not self._has_more
+        self._has_more = self._has_more or line.is_match
+        return None
+
+    def _take_count(self, line: ScanLine, cap: int) -> ScanLine:
+        if not line.line or int(line.line) <= cap:
+            return line
+        self.num_capped += 1
+        return replace(line, line=str(cap).encode())
 
 
 class _Run:
@@ -333,7 +415,8 @@ class _Run:
             num_found=self.reader.num_matches,
             num_scanned=self.num_passed - num_failed,
             num_documents=self.num_documents,
-            complete=not self.reader.is_full and not self.timed_out and not self.failures,
+            num_capped=self.reader.num_capped,
+            complete=not (self.reader.is_full or self.reader.num_capped or self.timed_out or self.failures),
             failures=tuple(self.failures),
             cause=self._cause(timeout_s),
         )

@@ -16,6 +16,7 @@ from agentic_r.errors import ToolFailure
 from agentic_r.types import QueryText, Scope
 from agentic_r.workspace.calls import CallState, ReadInput, RecallInput, ScanInput, SearchInput, ToolCall, ToolInput
 from agentic_r.workspace.excerpts import show_matches
+from agentic_r.workspace.flags import FlagError, parse_flags
 from agentic_r.workspace.members import Workspace
 from agentic_r.workspace.opening import show_opening
 from agentic_r.workspace.read import ReadRequest, read_lines
@@ -162,10 +163,11 @@ class Session:
             return _Answer("refused", cause=f"there is no scope {made.scope}; recall one first.")
         if not made.pattern:
             return _Answer("skipped", cause="the query has no word to scan for")
-        wanted = max(made.pool, made.max_matches)
+        is_reranked = made.pool > 0 and _can_be_reranked(made.flags)
+        wanted = max(made.pool, made.max_matches) if is_reranked else made.max_matches
         request = ScanRequest(made.pattern, made.flags, wanted, made.max_matches_per_document)
         result = self._tools.scanner.scan(names, request)
-        if made.pool:
+        if is_reranked:
             result = self._ranked(made, result)
         shown = show_matches(
             result,
@@ -181,7 +183,7 @@ class Session:
     def _ranked(self, made: ScanInput, result: ScanResult) -> ScanResult:
         if self._tools.similarity is None:
             raise ToolFailure("reranking needs an encoder, and this retriever has none.")
-        if len(result.lines) != len(result.matches):  # lines around a match stay beside it
+        if not result.lines:  # of a workspace that nothing was searched for, there is no query either
             return result
         return rerank_matches(
             result,
@@ -218,6 +220,15 @@ class Session:
         document_id = self._tools.store.find(name)
         assert document_id is not None, name  # every name came from the store
         return document_id
+
+
+def _can_be_reranked(flags: Sequence[str]) -> bool:
+    """Whether a scan gives matching lines alone: lines around a match stay beside it, and documents have no excerpt."""
+    try:
+        parsed = parse_flags(flags)
+    except FlagError:  # the scan says so
+        return False
+    return parsed.form == "lines" and not parsed.has_context
 
 
 def _with_head(state: CallState, head: str, shown: Shown) -> _Answer:

@@ -24,7 +24,9 @@ class _BulkEngine:
     suffix = ".ndjson"
 
     def refuses(self, passage: Passage) -> str:
-        """Refuse ids that are too long."""
+        """Refuse ids that are empty or too long."""
+        if not passage.id:
+            return "an empty id"
         return f"id of more than {_MAX_ID_BYTES} bytes" if len(passage.id.encode()) > _MAX_ID_BYTES else ""
 
     def part(self, passages: Sequence[Passage], vectors_PD: Vectors) -> bytes:

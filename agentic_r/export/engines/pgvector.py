@@ -1,5 +1,6 @@
 """PostgreSQL with pgvector: a table, COPY files, an index, a query.
 
+The table's name is quoted, so that it may be a word of SQL.
 Legend: P passages, D dimensions.
 """
 
@@ -14,9 +15,11 @@ from agentic_r.export.engines.engine import Facts, number_lists, render_recipe
 from agentic_r.protocols import Vectors
 from agentic_r.types import Passage
 
-__all__ = ["PgvectorEngine"]
+__all__ = ["MAX_PGVECTOR_DIMENSION", "PgvectorEngine"]
 
-_MAX_INDEXED = 2000  # dimensions that pgvector indexes as vector; up to twice as many as halfvec
+MAX_PGVECTOR_DIMENSION = 4000  # that a halfvec index takes
+
+_MAX_INDEXED = 2000  # dimensions that pgvector indexes as vector; beyond, as halfvec
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 

@@ -27,7 +27,9 @@ class VespaEngine:
     suffix = ".jsonl"
 
     def refuses(self, passage: Passage) -> str:
-        """Refuse control characters, which no Vespa string may hold."""
+        """Refuse control characters, which no Vespa string may hold, and an empty id."""
+        if not passage.id:
+            return "an empty id"
         for text in (passage.id, passage.document_id, passage.title, passage.text):
             if any(unicodedata.category(sign) == "Cc" and sign not in _ALLOWED_CONTROLS for sign in text):
                 return "a control character"

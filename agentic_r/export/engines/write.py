@@ -19,7 +19,7 @@ from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.errors import ConfigError
 from agentic_r.export.engines.bulk import ElasticsearchEngine, OpenSearchEngine
 from agentic_r.export.engines.engine import Engine, Facts
-from agentic_r.export.engines.pgvector import PgvectorEngine
+from agentic_r.export.engines.pgvector import MAX_PGVECTOR_DIMENSION, PgvectorEngine
 from agentic_r.export.engines.qdrant import QdrantEngine
 from agentic_r.export.engines.source import Source, batches
 from agentic_r.export.engines.tables import FaissEngine, ParquetEngine
@@ -117,12 +117,19 @@ def export_index(
 
     Raises:
         StaleError: the folder holds another finished export, or something else.
-        ConfigError: the name is not one that every engine takes, or the dimension is not shorter than the encoder's.
+        ConfigError: the name is not one that every engine takes, the dimension is not shorter than the encoder's,
+            or the engine indexes no vectors of that length.
     """
     if not _NAME.fullmatch(wish.name):
         raise ConfigError(f"--name {wish.name}: expected small letters, digits and _, a letter first")
     if wish.dimension is not None and wish.dimension >= encoder.dimension:
         raise ConfigError(f"--dimension {wish.dimension}: not shorter than the encoder's {encoder.dimension}")
+    length = wish.dimension or encoder.dimension
+    if wish.kind == "pgvector" and length > MAX_PGVECTOR_DIMENSION:
+        raise ConfigError(
+            f"--kind pgvector: indexes at most {MAX_PGVECTOR_DIMENSION} dimensions, and these vectors have {length}; "
+            f"cut them with --dimension {MAX_PGVECTOR_DIMENSION}"
+        )
     identity = StageIdentity(
         name="index export",
         schema=_SCHEMA,
@@ -137,17 +144,21 @@ def export_index(
     )
     stage = open_stage(folder, identity)
     if stage.done:
+        _remove_notes(folder)  # a kill may have come between the manifest and them
         return stage
     engine = build_engine(wish.kind)
     parts = _write_parts(folder, source, engine, wish=wish, progress=progress)
-    dimension = wish.dimension or encoder.dimension
-    facts = Facts(encoder.settings, encoder.fingerprint, dimension, wish.name, tuple(parts.names))
+    facts = Facts(encoder.settings, encoder.fingerprint, length, wish.name, tuple(parts.names))
     engine.complete(folder, facts)
     _count(stage, parts, folder)
-    for name in parts.notes:
-        (folder / name).unlink()
     stage.finish()
+    _remove_notes(folder)
     return stage
+
+
+def _remove_notes(folder: Path) -> None:
+    for note in folder.glob("left-out-*.jsonl"):
+        note.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What stands before every route: the token, the limits on a body, the counts.
+"""What stands before every route: the token, the limits on requests and bodies, the counts.
 
 An ASGI layer: nothing behind it sees a request without the right token, or a body that is too long or too slow.
 """
@@ -17,6 +17,7 @@ from agentic_r.export.server.counters import Counters
 __all__ = ["Guard", "error_body"]
 
 _MAX_SHOWN = 400  # characters of a message
+_LEFT = 499  # a client that left gets no status; proxies log it so
 _OPEN = ("/health",)  # so that whoever watches the process needs no token
 
 
@@ -55,6 +56,7 @@ class Guard:
         self._counters = counters
         self._routes = frozenset(routes)
         self._token = None if token is None else token.encode()
+        self._num_inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, count, and pass on."""
@@ -62,7 +64,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         route = scope["path"] if scope["path"] in self._routes else "other"
-        begun, status = time.perf_counter(), 499  # a client that left gets no status; proxies log it so
+        begun, status = time.perf_counter(), _LEFT
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -70,6 +72,7 @@ class Guard:
                 status = message["status"]
             await send(message)
 
+        self._num_inside += 1
         try:
             await self._guarded(scope, receive, counted)
         except _Refused as refused:
@@ -77,13 +80,20 @@ class Guard:
             await _answer(counted, refused)
         except _Gone:
             self._counters.refused.labels("client left").inc()
+        except Exception:
+            if status == _LEFT:
+                status = 500  # which the layer outside of this one answers
+            raise
         finally:
+            self._num_inside -= 1
             self._counters.requests.labels(route, str(status)).inc()
             self._counters.seconds.labels(route).observe(time.perf_counter() - begun)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in _OPEN:
             self._check_token(scope)
+            if self._num_inside > self._config.max_connections:
+                raise _Refused(503, "too many requests", "too many requests are in progress; come again in a second")
         try:
             async with asyncio.timeout(self._config.body_timeout_s):
                 body = await self._read_body(scope, receive)
@@ -125,7 +135,7 @@ class Guard:
 
 
 async def _answer(send: Send, refused: _Refused) -> None:
-    body = error_body(str(refused), kind="invalid_request_error")
+    body = error_body(str(refused), kind="server_error" if refused.status >= 500 else "invalid_request_error")
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -133,5 +143,7 @@ async def _answer(send: Send, refused: _Refused) -> None:
     ]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refused.status == 503:
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

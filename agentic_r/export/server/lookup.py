@@ -42,7 +42,8 @@ class Lookup:
             }
             for rank, hit in enumerate(self.hits, start=1)
         ]
-        return {"query": self.query.query, "question": self.query.question, "cut": self.is_cut, "hits": hits}
+        asked = {"query": self.query.query, "question": self.query.question, "history": list(self.query.history)}
+        return {**asked, "cut": self.is_cut, "hits": hits}
 
     def text(self) -> str:
         """Return what is printed."""
@@ -54,13 +55,12 @@ class Lookup:
         return "\n".join(blocks) or "no passage: the index is empty"
 
 
-def look_up(folders: ServedFolders, *, query: str, question: str, k: int) -> Lookup:
+def look_up(folders: ServedFolders, asked: QueryText, *, k: int) -> Lookup:
     """Search an index once.
 
     Args:
         folders: Of ``find_folders``.
-        query: What to search for.
-        question: The question that it serves; may be empty.
+        asked: What to search for; question and earlier queries may be empty.
         k: Passages wanted.
 
     Raises:
@@ -70,7 +70,6 @@ def look_up(folders: ServedFolders, *, query: str, question: str, k: int) -> Loo
     served = load_served(folders)
     if served.searched is None:
         raise ConfigError(f"{folders.encoder}: an export alone holds no passages; add --index and --corpus")
-    asked = QueryText(query, question)
     measured = served.encoder.encode_measured([asked])
     result = served.searched.dense.search(measured.vectors_BD, k=k)[0]
     hits = tuple(Hit(hit.value, served.searched.passages[hit.passage_id]) for hit in result.passages)

@@ -72,7 +72,7 @@ def run_server(app: FastAPI, listening: socket.socket, config: ServeConfig, *, r
             access_log=False,
             lifespan="on",
             server_header=False,
-            limit_concurrency=config.max_connections,
+            limit_concurrency=2 * config.max_connections + 1,  # uvicorn refuses from this many on, in words of its own
             timeout_graceful_shutdown=max(1, round(config.stop_timeout_s)),
         ),
         lambda: ready(address),

@@ -12,11 +12,15 @@ __all__ = ["read_passage", "read_query", "show_contents"]
 def read_query(text: str, settings: EncoderSettings) -> QueryText:
     """Read ``question [SEP] query`` as sentence-transformers users and published agents write it into one string.
 
-    Without the encoder's separator, or where it takes no question, the text is the query alone. The last separator
-    counts; the encoder takes others for user text and leaves them out.
+    Without the encoder's separator, or where it takes no question, the text is the query alone. Where it takes earlier
+    queries, they stand between the two, each behind a separator. Elsewhere the last separator counts; the encoder takes
+    others for user text and leaves them out.
     """
     if settings.query_format == "query" or settings.separator is None:
         return QueryText(text)
+    if settings.query_format == "history" and settings.separator in text:
+        first, *earlier, last = (part.strip() for part in text.split(settings.separator))
+        return QueryText(last, first, tuple(part for part in earlier if part))
     question, separator, query = text.rpartition(settings.separator)
     return QueryText(query.strip(), question.strip()) if separator else QueryText(text)
 

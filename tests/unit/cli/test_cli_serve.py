@@ -43,12 +43,13 @@ def test_search_shows_passages_best_first(run, call):
 
 
 def test_search_prints_one_object_with_the_question_taken_into_account(run, call):
-    code, out, _ = call("search", "mill", "--in", run, "--question", "Melol?", "--json")
+    code, out, _ = call("search", "mill", "--in", run, "--question", "Melol?", "--history", "town", "--json")
     found = json.loads(out)
-    assert (code, found["query"], found["question"], found["cut"]) == (
+    assert (code, found["query"], found["question"], found["history"], found["cut"]) == (
         0,
         "mill",
         "Melol?",
+        ["town"],
         False,
     )
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3, 4, 5]

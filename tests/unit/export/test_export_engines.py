@@ -152,11 +152,34 @@ def test_more_dimensions_than_pgvector_indexes_are_indexed_as_halves(tmp_path):
     assert "embedding::halfvec(2048) <#>" in (tmp_path / "out" / "query.sql").read_text()
 
 
+def test_a_table_may_be_named_by_a_word_of_sql(tmp_path):
+    write(tmp_path / "out", "pgvector", name="select")
+    for name in ("schema.sql", "index.sql", "load.sql", "query.sql"):
+        text = (tmp_path / "out" / name).read_text()
+        assert '"select"' in text
+        assert not re.search(r'(?<!")\bselect\b', text)
+
+
+def test_more_dimensions_than_pgvector_indexes_at_all_are_refused_with_the_option_that_helps(tmp_path):
+    facts = EncoderFacts(SETTINGS, fingerprint="f", dimension=4096)
+    file = tmp_path / "passages.jsonl"
+    file.write_text("")
+    wish = IndexWish(kind="pgvector", name="passages")
+    with pytest.raises(ConfigError, match=r"at most 4000 dimensions.*have 4096; cut them with --dimension 4000"):
+        export_index(
+            tmp_path / "out", Known([], unit_vectors(0)), encoder=facts, passages_file=file, wish=wish, progress=print
+        )
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "passage", "reason"),
     [
         ("pgvector", Passage("n", "d", "", "a\0b"), "the character U+0000"),
         ("vespa", Passage("n", "d", "", "a\x07b"), "a control character"),
+        ("elasticsearch", Passage("", "d", "", "a"), "an empty id"),
+        ("opensearch", Passage("", "d", "", "a"), "an empty id"),
+        ("vespa", Passage("", "d", "", "a"), "an empty id"),
         ("elasticsearch", Passage("川" * 171, "d", "", "a"), "id of more than 512 bytes"),
     ],
 )
@@ -185,6 +208,26 @@ def test_shortened_vectors_have_norm_1_again(tmp_path):
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
     with pytest.raises(ConfigError, match="--dimension 4: not shorter than the encoder's 4"):
         write(tmp_path / "other", "parquet", dimension=4)
+
+
+def test_a_kill_while_notes_are_removed_loses_no_count(tmp_path, monkeypatch):
+    vectors = unit_vectors(5)
+    vectors[0] = vectors[4] = 0
+    unlink, removed = Path.unlink, []
+
+    def killed(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name.startswith("left-out-") and removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "out", "qdrant", Known(MANY, vectors))
+    monkeypatch.setattr(Path, "unlink", unlink)
+    stage = write(tmp_path / "out", "qdrant", Known(MANY, vectors))
+    assert (stage.skipped, stage.counts["written"]) == ({"a zero vector": 2}, 3)
+    assert not list((tmp_path / "out").glob("left-out-*"))
 
 
 def test_a_killed_export_keeps_its_parts_and_ends_with_the_same_bytes(tmp_path):

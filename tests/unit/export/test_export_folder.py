@@ -17,7 +17,7 @@ from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError, ParityError
 from agentic_r.export.card import Card, ScoreLine, render_card
 from agentic_r.export.checkpoint import ParityTexts, export_checkpoint
-from agentic_r.export.folder import check_folder, export_encoder
+from agentic_r.export.folder import check_folder, check_place, export_encoder, write_folder
 from agentic_r.export.parity import parity_report
 from agentic_r.types import QueryText
 
@@ -36,6 +36,10 @@ def copy(exported, tmp_path) -> Path:
 def prove(trained: Path, exported: Path):
     encoder = BiEncoder.load(trained, dtype="float32")
     return parity_report(encoder, exported, queries=QUERIES, passages=tuple(PASSAGES.values()), config=ExportConfig())
+
+
+def export_proved(trained: Path, folder: Path) -> None:
+    export_checkpoint(trained, folder, card=CARD, texts=ParityTexts(), config=ExportConfig(), progress=silent)
 
 
 def edit(path: Path, change) -> None:
@@ -130,9 +134,9 @@ def test_the_export_is_an_encoder_of_ours_with_the_same_fingerprint(trained, exp
 
 def test_an_earlier_export_is_replaced_and_nothing_is_left_beside_it(trained, tmp_path):
     folder = tmp_path / "retriever"
-    export_encoder(trained, folder, card=CARD)
+    export_proved(trained, folder)
     (folder / "old").write_text("x")
-    export_encoder(trained, folder, card=CARD)
+    export_proved(trained, folder)
     assert not (folder / "old").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["retriever"]
 
@@ -142,6 +146,44 @@ def test_a_folder_with_other_files_is_not_replaced(trained, tmp_path):
     with pytest.raises(ConfigError, match="holds files that are not an export"):
         export_encoder(trained, tmp_path, card=CARD)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_trained_checkpoint_is_not_replaced_by_an_export(trained, tmp_path):
+    other = Path(shutil.copytree(trained, tmp_path / "other"))
+    with pytest.raises(ConfigError, match=r"other: holds files that are not an export \(no parity.json\)"):
+        export_proved(trained, other)
+    assert BiEncoder.load(other).fingerprint == BiEncoder.load(trained).fingerprint
+
+
+def test_an_export_never_takes_the_place_of_its_own_source(trained, tmp_path):
+    export_proved(trained, tmp_path / "retriever")
+    for source, target in (("retriever", "retriever"), ("retriever", "x/../retriever"), ("retriever/in", "retriever")):
+        with pytest.raises(ConfigError, match="holds the encoder that is to be exported"):
+            check_place(tmp_path / target, source=tmp_path / source)
+
+
+def test_a_part_folder_is_removed_only_where_an_export_began_it(trained, tmp_path):
+    part = tmp_path / "retriever.part"
+    part.mkdir()
+    (part / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"retriever\.part: holds files that are not an export"):
+        export_proved(trained, tmp_path / "retriever")
+    assert (part / "thesis.txt").read_text() == "years of work"
+    (part / "thesis.txt").unlink()
+    write_folder(BiEncoder.load(trained), part, card=CARD)  # and killed before the proof
+    export_proved(trained, tmp_path / "retriever")
+    assert [path.name for path in tmp_path.iterdir()] == ["retriever"]
+    assert not list((tmp_path / "retriever").glob("export-*"))
+
+
+def test_a_folder_named_by_a_dot_is_that_folder_and_the_root_is_refused(trained, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    export_proved(trained, Path())
+    assert (here / "parity.json").exists()
+    with pytest.raises(ConfigError, match="a folder without a name"):
+        check_place(Path("/"), source=trained)
 
 
 def test_wrong_pooling_is_named(trained, copy):

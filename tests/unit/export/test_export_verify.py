@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from served_world import server_process
 from tiny_export import CARD, PASSAGES, QUERIES, SETTINGS, silent
 
 from agentic_r.config import ExportConfig
@@ -106,6 +108,41 @@ def test_a_real_sentence_transformers_process_passes(exported):
         finally:
             process.kill()
     assert report.equal
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("1_Pooling/config.json", b'{"no_such_setting": 1}'),
+        ("model.safetensors", b"half"),
+        ("tokenizer.json", b"{}"),
+        ("config.json", b"{"),
+        ("modules.json", b'[{"idx": 0, "name": "0", "path": "", "type": "no.such.Module"}]'),
+    ],
+)
+def test_a_damaged_export_is_one_line(exported, tmp_path, file, content):
+    broken = Path(shutil.copytree(exported, tmp_path / "broken"))
+    (broken / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken: cannot be loaded as an encoder \(") as refused:
+        verify(broken, lambda request: httpx.Response(500))
+    assert "\n" not in str(refused.value)
+
+
+def test_an_export_that_lacks_a_file_is_named_before_it_is_loaded(exported, tmp_path):
+    broken = Path(shutil.copytree(exported, tmp_path / "broken"))
+    (broken / "model.safetensors").unlink()
+    with pytest.raises(ParityError, match="there are no weights"):
+        verify(broken, lambda request: httpx.Response(500))
+    with pytest.raises(ConfigError, match=r"no agentic_r\.json in this folder"):
+        verify(tmp_path, lambda request: httpx.Response(500))
+
+
+def test_our_own_server_passes(exported):
+    with server_process(exported) as server:
+        command = [sys.executable, "-m", "agentic_r", "export", "verify", str(exported), "--kind", "agentic-r"]
+        done = subprocess.run([*command, "--endpoint", server.address, "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["equal"] is True
 
 
 def test_a_lost_prefix_is_named(exported, model):
@@ -218,6 +255,31 @@ def test_nobody_at_the_address_is_the_users_to_mend(exported):
     vectors = EndpointVectors(endpoint, SETTINGS, transport=httpx.MockTransport(refuse), wait=lambda seconds: None)
     with pytest.raises(ConfigError, match=r"http://service: nobody answers \(ConnectError: connection refused\)"):
         vectors.encode(["a"], "query")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://host:port", "127.0.0.1:8080", "ftp://service", ""])
+def test_what_is_no_address_is_one_line_and_asked_once(url):
+    waits: list[float] = []
+    with pytest.raises(ConfigError, match=r"^--endpoint .*: no address of a service .*; give one such as"):
+        EndpointVectors(Endpoint(kind="tei", url=url), SETTINGS, wait=waits.append).encode(["a"], "query")
+    assert waits == []
+
+
+@pytest.mark.parametrize("error", [httpx.TooManyRedirects("in a circle"), httpx.DecodingError("no gzip")])
+def test_an_answer_that_cannot_be_read_is_one_line(error):
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    endpoint = Endpoint(kind="tei", url="http://service")
+    with pytest.raises(ConfigError, match=r"http://service: no usable answer \(\w+: (in a circle|no gzip)\)"):
+        EndpointVectors(endpoint, SETTINGS, transport=httpx.MockTransport(answer)).encode(["a"], "query")
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "key\nx-other: 1"])
+def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(key):
+    with pytest.raises(ConfigError, match="--api-key-env: the key has characters") as refused:
+        EndpointVectors(Endpoint(kind="tei", url="http://service", api_key=key), SETTINGS)
+    assert key not in str(refused.value)
 
 
 def test_an_unknown_kind_names_those_there_are():

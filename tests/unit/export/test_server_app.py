@@ -329,6 +329,31 @@ def test_a_request_beyond_the_bound_is_429_and_those_inside_lose_nothing():
     assert encoder.batches == [["a", "b"], ["e"], ["c", "d", "f"]]
 
 
+def test_more_requests_than_connections_allowed_are_503_and_health_answers_still():
+    encoder = FakeMeasuringEncoder()
+    app = build_app(Served("fake", encoder, "f", "float32", None), ServeConfig(max_connections=1))
+
+    async def main():
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+        ):
+            body = {"input": ["a"], "model": "fake:query"}
+            encoder.gate.clear()
+            inside = asyncio.create_task(client.post("/v1/embeddings", json=body))
+            while not encoder.batches:
+                await asyncio.sleep(0)
+            beyond, health = await client.post("/v1/embeddings", json=body), await client.get("/health")
+            encoder.gate.set()
+            return await inside, beyond, health, await client.post("/v1/embeddings", json=body)
+
+    inside, beyond, health, later = asyncio.run(main())
+    assert (inside.status_code, health.status_code, later.status_code) == (200, 200, 200)
+    assert refusal(beyond) == (503, "too many requests are in progress; come again in a second")
+    assert (beyond.json()["error"]["type"], beyond.headers["retry-after"]) == ("server_error", "1")
+
+
 def test_the_same_counts_are_found_in_metrics(limited):
     with limited() as client:
         client.post("/retrieve", json={"queries": ["mill", "mill " * 100]})
@@ -365,6 +390,9 @@ def test_an_encoder_that_fails_is_500_and_not_an_empty_list(fake, caplog):
         assert refusal(answer) == (500, "the work failed (RuntimeError); the server's log has more")
         assert "/v1/embeddings failed: RuntimeError: cannot encode break" in caplog.text
         assert fake.post("/v1/embeddings", json={"input": "a", "model": "fake:query"}).status_code == 200
+        page = fake.get("/metrics").text.splitlines()
+        assert 'agentic_r_requests_total{route="/v1/embeddings",status="500"} 1.0' in page
+        assert not any('status="499"' in line for line in page)
 
 
 def test_without_an_index_searches_are_404_with_the_reason(fake):

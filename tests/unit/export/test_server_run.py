@@ -55,6 +55,26 @@ def test_a_signal_ends_the_server_after_the_request_in_progress_and_nobody_new_g
     assert signal.getsignal(number) is before
 
 
+def test_where_one_connection_is_allowed_one_is_served():
+    statuses, asking = [], []
+
+    def ask(address):
+        try:
+            statuses.append(urllib.request.urlopen(f"{address}/metrics", timeout=60).status)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def ready(address):
+        asking.append(threading.Thread(target=ask, args=(address,)))
+        asking[0].start()
+
+    config = ServeConfig(max_connections=1)
+    app = build_app(Served("fake", FakeMeasuringEncoder(), "f", "float32", None), config)
+    run_server(app, bind("127.0.0.1", 0), config, ready=ready)
+    asking[0].join()
+    assert statuses == [200]
+
+
 def test_only_this_machine_s_own_addresses_are_loopback():
     with bind("127.0.0.1", 0) as here, bind("0.0.0.0", 0) as everywhere:
         assert (is_loopback(here), is_loopback(everywhere)) == (True, False)

@@ -9,6 +9,7 @@ from agentic_r.artifacts.records import write_records
 from agentic_r.cli import main
 from agentic_r.config import load_workspace
 from agentic_r.errors import ConfigError
+from agentic_r.loop.workspace_commands import ReplayRequest, replayed_name
 from agentic_r.workspace.coverage import Coverage, ProbeOutcome, ToolCost
 
 PRESETS = Path(__file__).resolve().parents[3] / "configs" / "workspace"
@@ -94,6 +95,13 @@ def test_failed_questions_are_exit_code_1(call, tmp_path):
     code, out, err = call("show", "c.yaml", "--json")
     assert (code, json.loads(out)["failed"]) == (1, 1)
     assert "1 questions failed" in err
+
+
+def test_replays_of_different_recordings_have_different_names():
+    asked = [("base", None), ("iter-1", None), ("base", "iter-2"), ("iter-1", "iter-2"), ("iter-2", "iter-2")]
+    names = [replayed_name(ReplayRequest("rarg", recorded, retriever)) for recorded, retriever in asked]
+    assert names[:3] == ["base replayed", "iter-1 replayed", "iter-2 replayed from base"]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("path", sorted(PRESETS.glob("*.yaml")), ids=lambda path: path.stem)

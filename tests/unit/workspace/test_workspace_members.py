@@ -94,6 +94,26 @@ def test_where_links_fail_files_are_copied_whole_and_read_only(store, tmp_path, 
     assert {entry.name for entry in (tmp_path / "shell").iterdir()} == set(workspace.names())
 
 
+def test_a_half_made_copy_of_a_killed_session_is_replaced_not_written_into(store, tmp_path, monkeypatch):
+    folder, other = tmp_path / "shell", tmp_path / "other name"
+    folder.mkdir()
+    part = folder / f"{store.name('d1')}.part"
+    part.write_text("te")
+    part.chmod(0o444)
+    other.hardlink_to(part)  # shows, to root too, which file was written
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(members.os, "link", refuse)
+    workspace = Workspace(store)
+    workspace.admit(["d1"])
+    workspace.lay_out(folder)
+    assert (folder / store.name("d1")).read_text() == "text 1\n"
+    assert other.read_text() == "te"
+    assert not part.exists()
+
+
 def test_another_failure_is_not_hidden(store, tmp_path):
     workspace = Workspace(store)
     workspace.admit(["d1"])

@@ -310,6 +310,7 @@ def test_a_killed_run_does_only_what_is_missing_and_ends_as_an_unbroken_one(prob
     [
         {"config": WorkspaceConfig(scope_documents=1)},
         {"queries": QUERIES[:1]},
+        {"queries": [QUERIES[0], RecordedQuery("r2", "q/1", "Ada Quill born", history=("who founded Marlow",))]},
         {"rankers": {"good": FakeRanker("quill", "marlow")}},
     ],
 )

@@ -1,6 +1,8 @@
 import dataclasses
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentic_r.artifacts.records import to_json
 from agentic_r.config import WorkspaceConfig
@@ -93,6 +95,55 @@ def test_a_larger_budget_scales_every_call(tools):
     assert larger.max_output_characters == 3000
 
 
+class Skewed:
+    """Many documents for one query, none for another."""
+
+    fingerprint = "skewed"
+
+    def rank_documents(self, query, *, k):
+        return [ScoredDocument(f"d{n}", -float(n)) for n in range(6)][:k] if "all" in query.query else []
+
+
+@pytest.fixture(scope="module")
+def shared_tools(tmp_path_factory):
+    store = create_store(tmp_path_factory.mktemp("shared") / "store", DOCUMENTS)
+    scanner = OrderedScanner(find_ripgrep(), store.documents_folder, timeout_s=30)
+    return Tools(store, scanner, Skewed(), CONFIG)
+
+
+INPUTS = st.one_of(
+    st.builds(lambda n: RecallInput(1, "all", "", 6, n), st.integers(0, 600)),
+    st.builds(lambda n: ScanInput(1, "needle", (), 30, 8, n), st.integers(0, 600)),
+    st.builds(lambda n: SearchInput(1, ("all", "none"), "", 6, 2, n), st.integers(0, 600)),
+    st.builds(lambda n: ReadInput("T0", 1, 2, n), st.integers(0, 600)),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(inputs=st.lists(INPUTS, min_size=1, max_size=6), budget=st.one_of(st.none(), st.integers(100, 3000)))
+def test_all_output_of_a_replay_stays_within_its_budget(shared_tools, inputs, budget):
+    # recorded where the retriever found nothing, what one call left went to the next: the shares add up to more
+    trace = record(shared_tools, *inputs)
+    again = replay_trace(trace, shared_tools, change=Change("base", budget=budget))
+    assert sum(len(call.output) for call in again.calls) <= (budget or CONFIG.max_output_characters)
+    for old, new in zip(trace.calls, again.calls, strict=True):
+        share = old.input.max_characters * again.max_output_characters // trace.max_output_characters
+        assert new.input.max_characters <= share
+
+
+def test_a_ranking_that_was_not_recorded_is_a_failed_call(tools):
+    trace = record(tools, RECALL)
+    session = Session(dataclasses.replace(tools, ranker=RecordedRanker(trace)), is_confined=False)
+    call = session.run(dataclasses.replace(RECALL, query="another"))
+    assert (call.state, call.cause) == ("failed", "this ranking was not recorded")
+
+
+def test_a_replay_names_the_ripgrep_that_ran(tools):
+    trace = record(tools, RECALL, SCAN)
+    again = replay_trace(trace, tools, change=Change("base"))
+    assert (trace.ripgrep, again.ripgrep) == ("ripgrep 15", find_ripgrep().version)
+
+
 def test_order_alone_can_be_changed(tools):
     names = {item.id: tools.store.name(item.id) for item in DOCUMENTS}
     turned = Ranked("d5", "d4", "d3", "d2", "d1", "d0")
@@ -136,6 +187,31 @@ def test_calls_that_no_session_can_answer_are_refused_with_a_sentence(tools):
     )
     assert session.run(dataclasses.replace(SCAN, pool=100)).state == "failed"
     assert all(call.has_failed for call in session.calls)
+
+
+class Longest:
+    """Longer texts are nearer (``TextSimilarity``)."""
+
+    fingerprint = "longest"
+
+    def scores(self, query, passages):
+        return [float(len(item.text)) for item in passages]
+
+
+@pytest.mark.parametrize("flags", [("-C1",), ("-l",), ("-c",)])
+def test_what_is_not_reranked_is_found_as_without_a_pool(tools, flags):
+    session = Session(dataclasses.replace(tools, similarity=Longest()), is_confined=False)
+    session.run(RECALL)
+    plain = dataclasses.replace(SCAN, flags=flags, max_matches=2, max_characters=1000)
+    pooled = session.run(dataclasses.replace(plain, pool=500))
+    assert pooled.output == session.run(plain).output
+    assert pooled.output.splitlines()[-1].startswith("shown 2 of at least 3 matches")
+
+
+def test_a_pooled_scan_of_an_empty_workspace_is_empty(tools):
+    session = Session(dataclasses.replace(tools, similarity=Longest()), is_confined=True)
+    call = session.run(dataclasses.replace(SCAN, scope=0, pool=100))
+    assert (call.state, call.cause) == ("empty", "")
 
 
 def test_search_shares_its_room_between_sub_queries_and_counts_each(tools):

@@ -67,6 +67,26 @@ def test_one_document_fills_no_more_than_its_cap(scan):
     assert [match.name for match in result.matches] == ["a.txt", "a.txt", "b.txt"]
 
 
+def test_a_document_that_has_more_than_its_cap_is_counted_and_the_footer_says_so(scan):
+    files = {"a.txt": "needle\n" * 100, "b.txt": "needle\n" * 8}
+    result = scan(files, "needle", max_matches_per_document=8)
+    assert (len(result.matches), result.num_found, result.num_capped, result.complete) == (16, 16, 1, False)
+    shown = show_matches(result, document_id=str, excerpt_characters=80, max_characters=1000)
+    footer = shown.text.splitlines()[-1]
+    assert footer == "shown 16 of at least 16 matches, 2 of 2 documents scanned, 1 of them with more matches"
+    counts = scan(files, "needle", "-c", max_matches_per_document=8)
+    assert (counts.raw(), counts.num_capped) == (b"a.txt:8\nb.txt:8\n", 1)
+    assert scan(files, "needle", "-l", max_matches_per_document=8).complete
+    asked = scan(files, "needle", "-m8", max_matches_per_document=8)
+    assert (asked.num_capped, asked.complete) == (0, True)
+
+
+def test_context_behind_the_last_match_of_a_capped_document_is_kept(scan):
+    result = scan({"a.txt": "needle\n1\n2\n3\n4\nneedle\n"}, "needle", "-A1", "-B2", max_matches_per_document=1)
+    assert [(line.line_number, line.is_match) for line in result.lines] == [(1, True), (2, False)]
+    assert (result.num_found, result.num_capped) == (1, 1)
+
+
 def test_a_missing_document_makes_a_scan_partial_and_is_named(scan):
     result = scan({"a.txt": "needle\n"}, "needle", missing=["gone.txt"])
     assert result.state == "partial"
