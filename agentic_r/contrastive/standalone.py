@@ -28,7 +28,7 @@ from agentic_r.index.retriever import Bm25Retriever, DenseRetriever
 from agentic_r.protocols import Retriever
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
-__all__ = ["train_alone"]
+__all__ = ["dev_set", "train_alone"]
 
 _SCHEMA = 1
 _PREPARED = "prepared"
@@ -117,6 +117,7 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
 
 def _count(stage: StageFolder, found: OwnInstances) -> None:
     stage.counts.update(rows=found.num_rows, instances_read=len(found.instances), passages=len(found.passages))
+    stage.counts["rows_of_earlier_queries"] = found.num_rows_of_earlier_queries
     stage.skipped.update({f"field {name!r} is of no use": count for name, count in found.unused_fields.items()})
 
 
@@ -182,19 +183,20 @@ def _read_prepared(config: RetrieverConfig) -> _Prepared:
     return _Prepared(
         instances=list(read_records(folder / "instances.jsonl", TrainingInstance)),
         passages=passages,
-        dev=_dev_set(held_out, passages) if held_out else None,
+        dev=dev_set(held_out, passages) if held_out else None,
     )
 
 
-def _dev_set(instances: Sequence[TrainingInstance], passages: Mapping[str, Passage]) -> DevSet:
+def dev_set(instances: Sequence[TrainingInstance], passages: Mapping[str, Passage]) -> DevSet:
     """Rank the whole pool for each dev query; instances of one query are one."""
-    merged: dict[tuple[str, str], TrainingInstance] = {}
+    merged: dict[QueryText, TrainingInstance] = {}
     for item in instances:
-        first = merged.setdefault((item.question, item.query), item)
+        asked = QueryText(item.query, item.question, item.history)
+        first = merged.setdefault(asked, item)
         others = dict.fromkeys((*first.other_positives, item.positive, *item.other_positives))
-        merged[item.question, item.query] = replace(first, other_positives=tuple(others))
+        merged[asked] = replace(first, other_positives=tuple(others))
     return DevSet(
-        queries={item.id: QueryText(item.query, item.question, item.history) for item in merged.values()},
+        queries={item.id: asked for asked, item in merged.items()},
         relevant={item.id: tuple(dict.fromkeys((item.positive, *item.other_positives))) for item in merged.values()},
         pool=tuple(passages.values()),
     )

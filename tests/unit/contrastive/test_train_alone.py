@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from agentic_r.artifacts.progress import Silent
 from agentic_r.cli import app
 from agentic_r.config import load_retriever_config
-from agentic_r.contrastive.standalone import train_alone
+from agentic_r.contrastive.own_instances import read_instances, read_pool
+from agentic_r.contrastive.standalone import dev_set, train_alone
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import DataError, StaleError
 
@@ -90,3 +91,25 @@ def test_the_command_prints_one_object(config):
 def test_a_file_that_is_not_there_is_named(config):
     with pytest.raises(DataError, match=r"nowhere\.jsonl: no such file"):
         train_alone(load_retriever_config(config, ("corpus=nowhere.jsonl",)), progress=Silent())
+
+
+def test_dev_queries_of_different_history_are_two(folder, tmp_path, config):
+    rows = [{"query": "w1 w3", "positive": f"p{row}", "history": [f"w{row}"][:row]} for row in (0, 1)]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pool = read_pool(folder / "corpus.jsonl")
+    found = read_instances(tmp_path / "dev.jsonl", pool=pool)
+    dev = dev_set(found.instances, found.passages)
+    assert [item.history for item in dev.queries.values()] == [(), ("w1",)]
+    assert list(dev.relevant.values()) == [("p0",), ("p1",)]
+
+
+def test_mining_never_draws_what_another_row_of_the_query_calls_its_positive(config, tmp_path):
+    rows = [{"query": "w1 w3", "positive": f"p{row}"} for row in range(8)]
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = load_retriever_config(config, (f"instances={tmp_path}/same.jsonl", "mining.last_rank=20"))
+    train_alone(settings, progress=Silent())
+    mined = [json.loads(line) for line in (settings.folder / "prepared" / "instances.jsonl").open()]
+    drawn = {name for item in mined for name in item["negatives"]}
+    assert drawn
+    assert not drawn & {f"p{row}" for row in range(8)}
+    assert json.loads((settings.folder / "manifest.json").read_text())["counts"]["rows_of_earlier_queries"] == 7
