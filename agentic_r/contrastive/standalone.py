@@ -4,6 +4,7 @@ Reads, mines negatives where that is asked for, trains, and writes ``summary.jso
 training starts elsewhere, from its labels. Under a launcher, the first process reads, mines and writes.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentic_r.contrastive.ranks import Ranks, start_ranks
 from agentic_r.contrastive.trainer import TrainingSummary, train_retriever
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
+from agentic_r.encoder.settings import SETTINGS_FILE
 from agentic_r.errors import DataError
 from agentic_r.index.bm25 import build_bm25_index
 from agentic_r.index.dense import build_dense_index
@@ -30,7 +32,7 @@ from agentic_r.types import Passage, QueryText, TrainingInstance
 
 __all__ = ["dev_set", "train_alone"]
 
-_SCHEMA = 1
+_SCHEMA = 2
 _PREPARED = "prepared"
 
 
@@ -56,6 +58,8 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
     """
     ranks = start_ranks()
     if not ranks.is_first:
+        if ranks.agree(False):
+            return None
         ranks.wait()
         return _train(config, _read_prepared(config), ranks, progress=lambda done, total: None)
     identity = StageIdentity(
@@ -66,7 +70,7 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
         seed=config.seed,
     )
     stage = open_stage(config.folder, identity)
-    if stage.done and ranks.world == 1:
+    if ranks.agree(stage.done):
         progress.end("done before")
         return None
     _prepare(config, stage, progress)
@@ -95,7 +99,11 @@ def _inputs(config: RetrieverConfig) -> list[Path]:
 def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) -> None:
     """Read, mine and write what training begins with; finished work is kept."""
     folder = config.folder / _PREPARED
-    if (folder / "encoder" / "agentic_r.json").exists() and (folder / "done").exists():
+    done = folder / "done"
+    if (folder / "encoder" / SETTINGS_FILE).exists() and done.exists():
+        kept = json.loads(done.read_text(encoding="utf-8"))
+        stage.counts.update(kept["counts"])
+        stage.skipped.update(kept["skipped"])
         return
     progress.begin("read instances")
     pool = {} if config.corpus is None else read_pool(config.corpus)
@@ -112,7 +120,7 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
     write_records(folder / "instances.jsonl", instances)
     write_records(folder / "passages.jsonl", [passages[name] for name in sorted(passages)])
     write_records(folder / "dev.jsonl", [] if dev is None else dev.instances)
-    write_json(folder / "done", {})
+    write_json(done, {"counts": stage.counts, "skipped": stage.skipped})
 
 
 def _count(stage: StageFolder, found: OwnInstances) -> None:

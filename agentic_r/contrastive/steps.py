@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_text, generator_seed
-from agentic_r.artifacts.records import to_json
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import Batch, make_batch
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits, join_features
@@ -131,9 +130,7 @@ class RetrieverTrainer(Trainer):
         torch.manual_seed(generator_seed(self._plan.seed, "contrastive", "dropout", step, self._ranks.rank))
         result = self._loss(model, batch)
         grad_norm = self._gradients(model, result.loss)
-        record = self._record(step, batch, result, grad_norm)
-        self._log.append(record)
-        self._tell_trackers(record)
+        self._log.append(self._record(step, batch, result, grad_norm))
         self._stop_broken(step)
         return result.loss.detach()
 
@@ -160,11 +157,6 @@ class RetrieverTrainer(Trainer):
             false_negative_margin=self._config.false_negative_margin,
             soft_targets=soft_targets_of(batch, self._config, vectors_ND.device),
         )
-
-    def _tell_trackers(self, record: StepRecord) -> None:
-        if self._config.report_to:
-            numbers = {name: value for name, value in to_json(record).items() if isinstance(value, int | float)}
-            self.callback_handler.on_log(self.args, self.state, self.control, numbers)
 
     def _stop_broken(self, step: int) -> None:
         limit = _MAX_SKIPPED_FLOAT16 if self._config.precision == "float16" else MAX_SKIPPED_IN_A_ROW

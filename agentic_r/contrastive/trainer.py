@@ -26,7 +26,7 @@ from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.step_log import StepLog
 from agentic_r.contrastive.steps import Plan, RetrieverTrainer
-from agentic_r.contrastive.trackers import build_trackers
+from agentic_r.contrastive.trackers import Numbers, build_trackers
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError
 from agentic_r.quiet import quiet_transformers
@@ -82,7 +82,7 @@ def train_retriever(
     base's own included, and ``folder/dev.jsonl`` has the evaluations; else they are the last.
 
     Run again after a kill, it goes on from its last whole checkpoint and ends, on the same machine with the same
-    number of threads on CPU, with the weights of an unbroken run.
+    number of threads on CPU, with the weights of an unbroken run. Run again after its end, it finds its encoder.
 
     Args:
         base: An encoder, left as it is, or a folder that ``BiEncoder.save`` wrote.
@@ -99,7 +99,7 @@ def train_retriever(
         ConfigError: a setting does not fit the instances, the encoder or this machine; the batch size leaves
             instances without any negative, or processes without a query.
         DataError: an instance names a passage that does not exist, or a whole step has no negatives.
-        CollapseError: three steps in a row were not finite.
+        CollapseError: three steps in a row were not finite, or 21 under float16.
     """
     if len(instances) < config.min_instances:
         return TrainingSummary(
@@ -126,10 +126,13 @@ def train_retriever(
     if dev is not None and files.dev_log is not None:
         evaluation = DevEvaluation(encoder, dev, files.dev_log, config, ranks)
     started, num_done_before = time.monotonic(), files.checkpoints.num_steps_done
+    if files.checkpoints.is_finished:
+        return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=0.0)
     with _torch_threads(threads), quiet_transformers():
         merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
         callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
-        trackers = build_trackers(config.report_to) if ranks.is_first else []
+        numbers = Numbers(files.log, files.dev_log)
+        trackers = build_trackers(config.report_to, numbers) if ranks.is_first else []
         trainer = RetrieverTrainer(
             encoder, plan, config, arguments=arguments, log=files.log, callbacks=[*callbacks, *trackers]
         )
@@ -141,7 +144,7 @@ def train_retriever(
         if merge is not None:
             merge()
     seconds = time.monotonic() - started
-    files.checkpoints.finish(encoder, folder / "encoder")
+    files.checkpoints.finish(encoder, num_steps=len(files.log.records))
     ranks.wait()
     return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=seconds)
 
@@ -160,7 +163,9 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
     """Open them; of several processes the first clears up before the others look."""
     if not ranks.is_first:
         ranks.wait()
-    checkpoints = Checkpoints(folder / "checkpoints", identity=identity, is_owner=ranks.is_first)
+    checkpoints = Checkpoints(
+        folder / "checkpoints", encoder=folder / "encoder", identity=identity, is_owner=ranks.is_first
+    )
     num_done = checkpoints.num_steps_done
     log = StepLog(folder / "metrics.jsonl", keep_steps=num_done, is_owner=ranks.is_first)
     dev_log = None
@@ -170,7 +175,7 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
             weights_folder=checkpoints.folder,
             measure=config.dev_measures[0],
             keep_steps=num_done,
-            is_begun=checkpoints.newest is not None,
+            is_begun=checkpoints.newest is not None or checkpoints.is_finished,
             is_owner=ranks.is_first,
         )
     if ranks.is_first:

@@ -108,7 +108,7 @@ def test_the_weights_written_are_those_of_the_best_evaluation(base, tmp_path):
     assert summary.dev.step == lines[values.index(max(values))]["step"]
     trained = BiEncoder.load(tmp_path / "encoder")
     assert measure_dev(trained, dev_set(), ["nDCG@10"], ranks=Ranks())["nDCG@10"] == pytest.approx(max(values))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.jsonl", "encoder", "metrics.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.jsonl", "encoder", "metrics.jsonl", "trained.json"]
 
 
 def test_a_training_that_makes_it_worse_keeps_the_base(base, tmp_path):

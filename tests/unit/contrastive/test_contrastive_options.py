@@ -1,5 +1,6 @@
 """What may be switched on: precision, LoRA, layer checkpointing, Matryoshka, margin, soft targets."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -179,7 +180,7 @@ def test_float16_is_refused_without_a_gpu(base, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_float16_training_starts_within_bounds_of_float32_on_a_gpu(base, tmp_path):
     for name, precision in (("half", "float16"), ("full", "float32")):
-        start = BiEncoder(base.model.to("cuda"), base.settings)
+        start = BiEncoder(copy.deepcopy(base.model).to("cuda"), base.settings)
         train(start, tmp_path / name, config=changed(precision=precision))
     assert losses(tmp_path / "half")[:3] == pytest.approx(losses(tmp_path / "full")[:3], abs=0.1)
 

@@ -1,9 +1,13 @@
 """``agentic-r train retriever``: a user's pairs in, an encoder out."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
+from test_contrastive_ranks import free_port
 from test_contrastive_trainer import WORDS
 from tiny_encoder import tiny_encoder
 from typer.testing import CliRunner
@@ -113,3 +117,50 @@ def test_mining_never_draws_what_another_row_of_the_query_calls_its_positive(con
     assert drawn
     assert not drawn & {f"p{row}" for row in range(8)}
     assert json.loads((settings.folder / "manifest.json").read_text())["counts"]["rows_of_earlier_queries"] == 7
+
+
+class KilledInTraining(Silent):
+    def begin(self, stage):
+        if stage == "train retriever":
+            raise KeyboardInterrupt
+
+
+def test_what_was_counted_before_a_kill_is_in_the_manifest(config, tmp_path):
+    one, other = (load_retriever_config(config, (f"runs={tmp_path / name}",)) for name in ("one", "other"))
+    train_alone(one, progress=Silent())
+    with pytest.raises(KeyboardInterrupt):
+        train_alone(other, progress=KilledInTraining())
+    train_alone(other, progress=Silent())
+    unbroken, resumed = (json.loads((item.folder / "manifest.json").read_text()) for item in (one, other))
+    assert "negatives_same_text" in resumed["counts"]
+    assert (resumed["counts"], resumed["skipped"]) == (unbroken["counts"], unbroken["skipped"])
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from agentic_r.artifacts.progress import Silent
+from agentic_r.config import load_retriever_config
+from agentic_r.contrastive.standalone import train_alone
+from torch import distributed
+found = train_alone(load_retriever_config(Path(sys.argv[1])), progress=Silent())
+distributed.barrier()
+os._exit(3 if found is None else 0)  # gloo's threads sometimes abort an ordinary exit
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.enable_socket
+def test_two_processes_leave_a_finished_training_alone(config):
+    train_alone(load_retriever_config(config), progress=Silent())
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    quiet = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(config), *(path for path in sys.path if path)],
+            env={**os.environ, **together, **quiet, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [child.wait() for child in children] == [3, 3]
