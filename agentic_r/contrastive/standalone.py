@@ -80,6 +80,8 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
     if not summary.trained:
         raise DataError(f"{config.instances}: {summary.reason}; give more instances, or lower the setting")
     stage.counts.update(instances=summary.num_instances, steps_skipped=summary.num_steps_skipped)
+    if summary.cut is not None:
+        stage.counts.update(asdict(summary.cut))
     written = asdict(summary) | {"encoder": str(summary.encoder)}
     write_json(config.folder / "summary.json", written)
     stage.finish()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_value, generator_seed
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import PlanCounts, check_plan, plan_steps
+from agentic_r.contrastive.cuts import CutTexts, count_cut_texts
 from agentic_r.contrastive.dev import DevEvaluation, DevLog, DevRecord, DevSet, split_dev
 from agentic_r.contrastive.fit import refuse_unfit
 from agentic_r.contrastive.lora import add_lora
@@ -44,6 +46,7 @@ class TrainingSummary:
         reason: One sentence with the numbers.
         num_instances: Given instances.
         counts: What the plan held; None where nothing was trained.
+        cut: Texts that did not fit the encoder's limits; None where nothing was trained.
         num_steps_skipped: Steps whose loss or gradient was not finite.
         final_loss: Mean over the last epoch's steps that were not skipped.
         dev: The evaluation whose weights were kept; None without dev evaluation.
@@ -56,6 +59,7 @@ class TrainingSummary:
     reason: str
     num_instances: int
     counts: PlanCounts | None = None
+    cut: CutTexts | None = None
     num_steps_skipped: int = 0
     final_loss: float | None = None
     dev: DevRecord | None = None
@@ -118,6 +122,7 @@ def train_retriever(
     plan = Plan(instances=instances, passages=passages, steps=steps, seed=seed)
     encoder = _copy_for_training(base, config)
     refuse_unfit(config, encoder, instances)
+    cut = count_cut_texts(encoder, instances, passages)
     identity = _identity(encoder, plan, config, dev)
     arguments = _arguments(config, folder=folder / "checkpoints", num_steps=len(steps), seed=seed, encoder=encoder)
     ranks = _ranks(config, steps)
@@ -126,8 +131,9 @@ def train_retriever(
     if dev is not None and files.dev_log is not None:
         evaluation = DevEvaluation(encoder, dev, files.dev_log, config, ranks)
     started, num_done_before = time.monotonic(), files.checkpoints.num_steps_done
+    summary = partial(_summary, plan, counts, cut, files, config, num_given=num_given, num_done_before=num_done_before)
     if files.checkpoints.is_finished:
-        return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=0.0)
+        return summary(seconds=0.0)
     with _torch_threads(threads), quiet_transformers():
         merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
         callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
@@ -146,7 +152,7 @@ def train_retriever(
     seconds = time.monotonic() - started
     files.checkpoints.finish(encoder, num_steps=len(files.log.records))
     ranks.wait()
-    return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=seconds)
+    return summary(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +260,11 @@ def _arguments(
 def _ranks(config: ContrastiveConfig, steps: Sequence[Sequence[int]]) -> Ranks:
     """Return this process's place, once the launcher's processes are found to train together."""
     ranks = present_ranks()
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
+        raise ConfigError(
+            "the launcher asks for FSDP, with which this training cannot save or evaluate its encoder; "
+            "start it with torchrun, or with configs/launch/ddp.yaml"
+        )
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if launched != ranks.world:
         raise ConfigError(
@@ -301,6 +312,7 @@ def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig, dev: De
 def _summary(
     plan: Plan,
     counts: PlanCounts,
+    cut: CutTexts,
     files: _Files,
     config: ContrastiveConfig,
     *,
@@ -324,6 +336,7 @@ def _summary(
         ),
         num_instances=num_given,
         counts=counts,
+        cut=cut,
         num_steps_skipped=num_skipped,
         final_loss=sum(losses) / len(losses) if losses else None,
         dev=dev,

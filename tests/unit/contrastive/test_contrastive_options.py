@@ -11,6 +11,7 @@ from tiny_encoder import tiny_encoder
 
 from agentic_r.artifacts.jsonl import read_jsonl
 from agentic_r.config import LoraConfig
+from agentic_r.contrastive.cuts import CutTexts
 from agentic_r.contrastive.loss import Identities, SoftTargets, info_nce, matryoshka_info_nce
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError, DataError
@@ -213,3 +214,19 @@ def test_soft_targets_pull_towards_a_graded_negative(base, tmp_path):
         for name in ("soft", "hard")
     }
     assert sum(last["soft"]) > sum(last["hard"])
+
+
+def test_fsdp_is_refused(base, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match=r"FSDP.*configs/launch/ddp\.yaml"):
+        train(base, tmp_path)
+
+
+def test_texts_that_do_not_fit_are_counted_in_the_summary(base, tmp_path):
+    instances, passages = ten_samples()
+    instances[0] = replace(instances[0], question="w1 " * 40)  # of 24 tokens
+    instances[1] = replace(instances[1], query="w1 " * 40)
+    passages["p3"] = replace(passages["p3"], text="w1 " * 40)  # of 32
+    summary = train(base, tmp_path, instances=instances, passages=passages, config=changed(epochs=1))
+    # the cut query leaves its question out
+    assert summary.cut == CutTexts(histories_shortened=0, questions_shortened=2, queries_cut=1, passages_cut=1)
