@@ -16,6 +16,7 @@ from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import StageFolder, StageIdentity, open_stage
 from agentic_r.config import Bm25Config, IndexConfig, MiningConfig, RetrieverConfig
 from agentic_r.contrastive.dev import DevSet
+from agentic_r.contrastive.early import refuse_settings
 from agentic_r.contrastive.mining import mine_negatives
 from agentic_r.contrastive.own_instances import OwnInstances, read_instances, read_pool
 from agentic_r.contrastive.ranks import Ranks, start_ranks
@@ -56,6 +57,7 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
         StaleError: the folder holds a training of other inputs or settings.
         MissingPartError: a package that the configuration names is not installed.
     """
+    refuse_settings(config.contrastive, has_dev=config.dev_instances is not None)
     ranks = start_ranks()
     if not ranks.is_first:
         if ranks.agree(False):

@@ -7,7 +7,8 @@ training's own logs have of it; dev values are named ``eval_...``.
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
@@ -17,7 +18,7 @@ from agentic_r.contrastive.dev import DevLog
 from agentic_r.contrastive.step_log import StepLog
 from agentic_r.errors import ConfigError, MissingPartError
 
-__all__ = ["GuardedTracker", "Numbers", "build_trackers"]
+__all__ = ["GuardedTracker", "Numbers", "build_trackers", "refuse_trackers"]
 
 _UNNAMEABLE = re.compile(r"[^\w.-]+")  # some trackers refuse a name with "@"
 
@@ -53,16 +54,33 @@ def build_trackers(names: Sequence[str], numbers: Numbers) -> list[TrainerCallba
     """
     guarded: list[TrainerCallback] = []
     for name in names:
-        try:
-            kinds = get_reporting_integration_callbacks([name])  # type: ignore[no-untyped-call]
-            guarded += [GuardedTracker(kind(), name, numbers) for kind in kinds]
-        except ValueError as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"contrastive.report_to {name!r}: {reason}") from None
-        except (RuntimeError, ImportError) as error:
-            reason = " ".join(str(error).split())
-            raise MissingPartError(f"contrastive.report_to {name!r}: {reason}") from None
+        with _named(name):
+            guarded += [GuardedTracker(kind(), name, numbers) for kind in _kinds(name)]
     return guarded
+
+
+def refuse_trackers(names: Sequence[str]) -> None:
+    """Look whether transformers knows every tracker, and make none; raises as ``build_trackers``."""
+    for name in names:
+        with _named(name):
+            _kinds(name)
+
+
+def _kinds(name: str) -> list[type[TrainerCallback]]:
+    kinds: list[type[TrainerCallback]] = get_reporting_integration_callbacks([name])  # type: ignore[no-untyped-call]
+    return kinds
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"contrastive.report_to {name!r}: {reason}") from None
+    except (RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise MissingPartError(f"contrastive.report_to {name!r}: {reason}") from None
 
 
 class GuardedTracker(TrainerCallback):

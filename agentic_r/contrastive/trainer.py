@@ -22,6 +22,7 @@ from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import PlanCounts, check_plan, plan_steps
 from agentic_r.contrastive.cuts import CutTexts, count_cut_texts
 from agentic_r.contrastive.dev import DevEvaluation, DevLog, DevRecord, DevSet, split_dev
+from agentic_r.contrastive.early import refuse_settings
 from agentic_r.contrastive.fit import refuse_unfit
 from agentic_r.contrastive.lora import add_lora
 from agentic_r.contrastive.ranks import Ranks, present_ranks
@@ -105,6 +106,7 @@ def train_retriever(
         DataError: an instance names a passage that does not exist, or a whole step has no negatives.
         CollapseError: three steps in a row were not finite, or 21 under float16.
     """
+    refuse_settings(config, has_dev=dev is not None)
     if len(instances) < config.min_instances:
         return TrainingSummary(
             trained=False,
