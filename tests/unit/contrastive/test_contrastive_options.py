@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from test_contrastive_trainer import H13, WORDS, Stopped, stop_at, ten_samples, train, weights
 from tiny_encoder import tiny_encoder
+from transformers import T5Config, T5EncoderModel
 
 from agentic_r.artifacts.jsonl import read_jsonl
 from agentic_r.config import LoraConfig
@@ -230,3 +234,25 @@ def test_texts_that_do_not_fit_are_counted_in_the_summary(base, tmp_path):
     summary = train(base, tmp_path, instances=instances, passages=passages, config=changed(epochs=1))
     # the cut query leaves its question out
     assert summary.cut == CutTexts(histories_shortened=0, questions_shortened=2, queries_cut=1, passages_cut=1)
+
+
+@pytest.fixture
+def tied(tmp_path) -> BiEncoder:
+    """A T5 encoder, whose embeddings stand under two names."""
+    bert = tiny_encoder([*WORDS, "query", "passage"], folder=tmp_path / "bert")
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
+    bert.model.tokenizer.save_pretrained(tmp_path / "t5")
+    T5EncoderModel(T5Config(vocab_size=len(bert.model.tokenizer), **sizes)).save_pretrained(tmp_path / "t5")
+    backbone = Transformer(str(tmp_path / "t5"))
+    modules = [backbone, Pooling(32, pooling_mode="mean"), Normalize()]
+    return BiEncoder(SentenceTransformer(modules=modules, device="cpu"), bert.settings)
+
+
+def test_h13_tied_weights_are_saved_once_and_resume_exactly(tied, tmp_path):
+    train(tied, tmp_path / "unbroken", config=H13)
+    with pytest.raises(Stopped):
+        train(tied, tmp_path / "broken", config=H13, progress=stop_at(8))
+    train(tied, tmp_path / "broken", config=H13)
+    one, other = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
+    assert all(torch.equal(one[name], other[name]) for name in one)
