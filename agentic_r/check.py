@@ -26,6 +26,7 @@ from agentic_r.config import (
     TinyLanguageModel,
     TinyWorldData,
 )
+from agentic_r.contrastive.early import refuse_settings
 from agentic_r.corpus.check import examine_data
 from agentic_r.encoder.packages import EncoderShape, encoder_shape
 from agentic_r.errors import AgenticRError, ConfigError
@@ -129,6 +130,7 @@ def check_run(
     _check_budgets(config, sizes, model, findings)
     _check_judge(config, sizes, findings, environment=environment, reach=reach, transport=transport)
     _check_measuring(config, findings)
+    _check_training(config, findings)
     _check_needs(config, sizes, encoder, model, machine or Machine.here(config.runs), findings)
     return findings.sorted()
 
@@ -158,6 +160,8 @@ def refuse_early(config: RunConfig, *, until: str | None = None, environment: Ma
             findings.error(_NO_DEMONSTRATIONS)
     if not kinds.isdisjoint(("sub_answers", "relevance")):
         _check_judge(config, no_sizes, findings, environment=environment, reach=False, transport=None)
+    if "retriever" in kinds:
+        _check_training(config, findings)
     if not kinds.isdisjoint(("retrieval", "workspace")):
         _check_measuring(config, findings)
     _refuse(findings)
@@ -195,6 +199,13 @@ def _check_room(config: RunConfig, findings: _Findings) -> None:
 
 def _there(path: Path) -> bool:
     return os.path.lexists(path)  # what cannot be looked into counts as not there
+
+
+def _check_training(config: RunConfig, findings: _Findings) -> None:
+    try:
+        refuse_settings(config.contrastive, has_dev=False)
+    except AgenticRError as error:
+        findings.error(str(error))
 
 
 def _check_measuring(config: RunConfig, findings: _Findings) -> None:

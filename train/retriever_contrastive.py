@@ -15,39 +15,55 @@ from pathlib import Path
 import yaml
 
 from agentic_r.artifacts.progress import Silent, terminal_progress
-from agentic_r.artifacts.stage import read_manifest
+from agentic_r.cli.endings import end_script
 from agentic_r.config import RunConfig, load_config, load_retriever_config
 from agentic_r.contrastive.ranks import Ranks, start_ranks
 from agentic_r.contrastive.standalone import train_alone
 from agentic_r.loop.layout import plan_stages
 from agentic_r.loop.learning import train_iteration
 from agentic_r.loop.parts import Parts
-from agentic_r.loop.run import run
+from agentic_r.loop.run import has_work, run
 
 
-def train_in_loop(config: RunConfig, iteration: str, ranks: Ranks) -> None:
-    """Let the first process carry the run, and the others join its training."""
+def train_in_loop(config: RunConfig, iteration: str, ranks: Ranks) -> int:
+    """Let the first process carry the run, and the others join its training, if there is one to do."""
+    num_failed = 0
     if ranks.is_first:
         run(config, progress=terminal_progress(sys.stderr), until=f"iter-{iteration}/instances")
     ranks.wait()
     plan = next(stage for stage in plan_stages(config) if stage.name == f"iter-{iteration}/retriever")
-    folder = plan.folder(config.folder)
-    is_finished = read_manifest(folder) is not None
-    ranks.wait()
+    is_needed = ranks.agree(ranks.is_first and has_work(config, plan))
     if ranks.is_first:
-        run(config, progress=terminal_progress(sys.stderr), until=plan.name)
-    elif not is_finished:
+        num_failed = run(config, progress=terminal_progress(sys.stderr), until=plan.name).num_failed
+    elif is_needed:
+        folder = plan.folder(config.folder)
         train_iteration(Parts(config), plan, folder=folder, report=lambda done, total: None)
+    return num_failed
 
 
-if __name__ == "__main__":
-    path, iteration = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "1"
-    ranks = start_ranks()
-    if "instances" in yaml.safe_load(path.read_text(encoding="utf-8")):
+def names_instances(path: Path) -> bool:
+    """Say which kind of configuration it is; what is no YAML is for ``load_config`` to refuse."""
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return False
+    return isinstance(given, dict) and "instances" in given
+
+
+def work(arguments: list[str]) -> int:
+    """One retriever, in as many processes as were started; returns how many records failed."""
+    path, iteration = Path(arguments[0]), arguments[1] if len(arguments) > 1 else "1"
+    ranks, num_failed = start_ranks(), 0
+    if names_instances(path):
         train_alone(load_retriever_config(path), progress=terminal_progress(sys.stderr) if ranks.is_first else Silent())
     else:
-        train_in_loop(load_config(path), iteration, ranks)
+        num_failed = train_in_loop(load_config(path), iteration, ranks)
     if ranks.world > 1:
         ranks.wait()
         sys.stderr.flush()
-        os._exit(0)  # the threads of some backends abort an ordinary exit
+        os._exit(int(num_failed > 0))  # the threads of some backends abort an ordinary exit
+    return num_failed
+
+
+if __name__ == "__main__":
+    end_script("python train/retriever_contrastive.py CONFIG [ITERATION]", work, max_arguments=2)

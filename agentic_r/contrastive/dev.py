@@ -17,6 +17,7 @@ from agentic_r.artifacts.fingerprint import fingerprint_value, generator_seed
 from agentic_r.artifacts.jsonl import write_jsonl
 from agentic_r.artifacts.records import from_json, to_json
 from agentic_r.config import ContrastiveConfig
+from agentic_r.contrastive.early import DEV_DEPTH
 from agentic_r.contrastive.ranks import Ranks
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError, DataError
@@ -25,7 +26,6 @@ from agentic_r.types import Passage, QueryText, TrainingInstance
 
 __all__ = ["DevEvaluation", "DevLog", "DevRecord", "DevSet", "measure_dev", "split_dev"]
 
-_DEPTH = 100  # passages ranked for each dev query; no usual measure looks deeper
 _QUERIES_AT_ONCE = 256
 
 
@@ -105,7 +105,7 @@ def measure_dev(encoder: BiEncoder, dev: DevSet, measures: Sequence[str], *, ran
     for start in range(0, len(names), _QUERIES_AT_ONCE):
         values_QP = queries_QD[start : start + _QUERIES_AT_ONCE] @ passages_PD.T
         for name, values_P in zip(names[start:], values_QP, strict=False):
-            best = np.argsort(-values_P, kind="stable")[:_DEPTH]
+            best = np.argsort(-values_P, kind="stable")[:DEV_DEPTH]
             run[name] = [(ids[column], float(values_P[column])) for column in best]
     qrels = {name: dict.fromkeys(dev.relevant[name], 1) for name in names}
     found = evaluate_run(run, qrels, measures).values

@@ -1,8 +1,10 @@
 """Unpadded passes: the texts of a chunk as one row of tokens, so that no layer computes padding.
 
 Owns an attention function for transformers in which every text attends to itself alone, and the proof that a model
-gives the same vectors with it. Linear layers see the real tokens only; sentence-transformers' own pooling reads the
-borders (``cu_seq_lens_q``). Which texts form a chunk is ``chunks.py``'s business.
+gives the same vectors with it. A model whose layers see less than a whole text (a sliding window), or cap their
+attention, is left padded: the proof's short texts would not show the difference. Linear layers see the real tokens
+only; sentence-transformers' own pooling reads the borders (``cu_seq_lens_q``). Which texts form a chunk is
+``chunks.py``'s business.
 
 Shapes: 1 row, H heads, N tokens of all texts, E units a head.
 """
@@ -22,6 +24,8 @@ __all__ = ["enable_packing", "pack"]
 _NAME = "agentic_r_packed"
 _TOLERANCE = 1e-4  # of a component of a unit vector; wrong positions or borders differ by far more
 _PROBE_LENGTHS = (3, 7, 5)
+_UNKNOWN_KINDS = ("sliding_window", "softcap", "s_aux")  # as layers hand them to an attention: it is not this one
+_UNKNOWN_SETTINGS = ("sliding_window", "local_attention", "attention_window", "attn_logit_softcapping")
 
 
 def enable_packing(model: SentenceTransformer) -> int | None:
@@ -35,6 +39,9 @@ def enable_packing(model: SentenceTransformer) -> int | None:
     """
     backbone = model.transformers_model
     if backbone is None or model.device.type != "cpu":
+        return None
+    settings = backbone.config.to_dict()
+    if any(settings.get(name) is not None for name in _UNKNOWN_SETTINGS):
         return None
     before = backbone.config._attn_implementation
     AttentionInterface.register(_NAME, _attend)
@@ -77,13 +84,16 @@ def _attend(
     scaling: float | None = None,
     is_causal: bool | None = None,
     cu_seq_lens_q: Tensor | None = None,
-    **kwargs: object,  # what else transformers hands to every attention; none of it is for this one
+    **kwargs: object,  # what else transformers hands to every attention
 ) -> tuple[Tensor, None]:
     if cu_seq_lens_q is None:
         attended, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=is_causal
         )
         return attended, None
+    unknown = [name for name in _UNKNOWN_KINDS if kwargs.get(name) is not None]
+    if unknown:
+        raise ValueError(f"packed attention does not do {unknown}")
     causal = bool(module.is_causal) if is_causal is None else is_causal
     lengths = cu_seq_lens_q.diff().tolist()
     sides = (torch.split(part, lengths, 2) for part in (query, key, value))

@@ -79,6 +79,13 @@ class Ranks:
             rows[rank :: self.world] = part
         return rows
 
+    def agree(self, value: bool) -> bool:
+        """Return what the first process says; all come here."""
+        said = [value]
+        if self.world > 1:
+            distributed.broadcast_object_list(said, src=0)
+        return said[0]
+
     def wait(self) -> None:
         """Return when every process has come here."""
         if self.world > 1:

@@ -4,6 +4,7 @@ Reads, mines negatives where that is asked for, trains, and writes ``summary.jso
 training starts elsewhere, from its labels. Under a launcher, the first process reads, mines and writes.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import StageFolder, StageIdentity, open_stage
 from agentic_r.config import Bm25Config, IndexConfig, MiningConfig, RetrieverConfig
 from agentic_r.contrastive.dev import DevSet
+from agentic_r.contrastive.early import refuse_settings
 from agentic_r.contrastive.mining import mine_negatives
 from agentic_r.contrastive.own_instances import OwnInstances, read_instances, read_pool
 from agentic_r.contrastive.ranks import Ranks, start_ranks
 from agentic_r.contrastive.trainer import TrainingSummary, train_retriever
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
+from agentic_r.encoder.settings import SETTINGS_FILE
 from agentic_r.errors import DataError
 from agentic_r.index.bm25 import build_bm25_index
 from agentic_r.index.dense import build_dense_index
@@ -28,9 +31,9 @@ from agentic_r.index.retriever import Bm25Retriever, DenseRetriever
 from agentic_r.protocols import Retriever
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
-__all__ = ["train_alone"]
+__all__ = ["dev_set", "train_alone"]
 
-_SCHEMA = 1
+_SCHEMA = 2
 _PREPARED = "prepared"
 
 
@@ -54,8 +57,11 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
         StaleError: the folder holds a training of other inputs or settings.
         MissingPartError: a package that the configuration names is not installed.
     """
+    refuse_settings(config.contrastive, has_dev=config.dev_instances is not None)
     ranks = start_ranks()
     if not ranks.is_first:
+        if ranks.agree(False):
+            return None
         ranks.wait()
         return _train(config, _read_prepared(config), ranks, progress=lambda done, total: None)
     identity = StageIdentity(
@@ -66,7 +72,7 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
         seed=config.seed,
     )
     stage = open_stage(config.folder, identity)
-    if stage.done and ranks.world == 1:
+    if ranks.agree(stage.done):
         progress.end("done before")
         return None
     _prepare(config, stage, progress)
@@ -76,6 +82,8 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
     if not summary.trained:
         raise DataError(f"{config.instances}: {summary.reason}; give more instances, or lower the setting")
     stage.counts.update(instances=summary.num_instances, steps_skipped=summary.num_steps_skipped)
+    if summary.cut is not None:
+        stage.counts.update(asdict(summary.cut))
     written = asdict(summary) | {"encoder": str(summary.encoder)}
     write_json(config.folder / "summary.json", written)
     stage.finish()
@@ -95,7 +103,11 @@ def _inputs(config: RetrieverConfig) -> list[Path]:
 def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) -> None:
     """Read, mine and write what training begins with; finished work is kept."""
     folder = config.folder / _PREPARED
-    if (folder / "encoder" / "agentic_r.json").exists() and (folder / "done").exists():
+    done = folder / "done"
+    if (folder / "encoder" / SETTINGS_FILE).exists() and done.exists():
+        kept = json.loads(done.read_text(encoding="utf-8"))
+        stage.counts.update(kept["counts"])
+        stage.skipped.update(kept["skipped"])
         return
     progress.begin("read instances")
     pool = {} if config.corpus is None else read_pool(config.corpus)
@@ -112,11 +124,12 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
     write_records(folder / "instances.jsonl", instances)
     write_records(folder / "passages.jsonl", [passages[name] for name in sorted(passages)])
     write_records(folder / "dev.jsonl", [] if dev is None else dev.instances)
-    write_json(folder / "done", {})
+    write_json(done, {"counts": stage.counts, "skipped": stage.skipped})
 
 
 def _count(stage: StageFolder, found: OwnInstances) -> None:
     stage.counts.update(rows=found.num_rows, instances_read=len(found.instances), passages=len(found.passages))
+    stage.counts["rows_of_earlier_queries"] = found.num_rows_of_earlier_queries
     stage.skipped.update({f"field {name!r} is of no use": count for name, count in found.unused_fields.items()})
 
 
@@ -182,19 +195,20 @@ def _read_prepared(config: RetrieverConfig) -> _Prepared:
     return _Prepared(
         instances=list(read_records(folder / "instances.jsonl", TrainingInstance)),
         passages=passages,
-        dev=_dev_set(held_out, passages) if held_out else None,
+        dev=dev_set(held_out, passages) if held_out else None,
     )
 
 
-def _dev_set(instances: Sequence[TrainingInstance], passages: Mapping[str, Passage]) -> DevSet:
+def dev_set(instances: Sequence[TrainingInstance], passages: Mapping[str, Passage]) -> DevSet:
     """Rank the whole pool for each dev query; instances of one query are one."""
-    merged: dict[tuple[str, str], TrainingInstance] = {}
+    merged: dict[QueryText, TrainingInstance] = {}
     for item in instances:
-        first = merged.setdefault((item.question, item.query), item)
+        asked = QueryText(item.query, item.question, item.history)
+        first = merged.setdefault(asked, item)
         others = dict.fromkeys((*first.other_positives, item.positive, *item.other_positives))
-        merged[item.question, item.query] = replace(first, other_positives=tuple(others))
+        merged[asked] = replace(first, other_positives=tuple(others))
     return DevSet(
-        queries={item.id: QueryText(item.query, item.question, item.history) for item in merged.values()},
+        queries={item.id: asked for asked, item in merged.items()},
         relevant={item.id: tuple(dict.fromkeys((item.positive, *item.other_positives))) for item in merged.values()},
         pool=tuple(passages.values()),
     )

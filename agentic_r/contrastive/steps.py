@@ -8,15 +8,17 @@ fit batches of identities). Whole trainings are ``trainer.py``'s business.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_model
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.utils import SAFE_WEIGHTS_NAME
 
 from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_text, generator_seed
-from agentic_r.artifacts.records import to_json
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import Batch, make_batch
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits, join_features
@@ -121,6 +123,17 @@ class RetrieverTrainer(Trainer):
         numbers = TensorDataset(torch.arange(1, len(self._plan.steps) + 1))
         return DataLoader(numbers, batch_size=1, shuffle=False, collate_fn=_step_number)
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        """Write a checkpoint's weights, each once: safetensors refuses two names of one tensor (T5's embeddings)."""
+        assert self.model is not None, "the Trainer was given one"
+        super()._save(output_dir, _without_second_names(self.model.state_dict() if state_dict is None else state_dict))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        """Read them back, under all their names."""
+        whole = self.model if model is None else model
+        assert whole is not None, "the Trainer was given one"
+        load_model(whole, Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)
+
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
@@ -131,9 +144,7 @@ class RetrieverTrainer(Trainer):
         torch.manual_seed(generator_seed(self._plan.seed, "contrastive", "dropout", step, self._ranks.rank))
         result = self._loss(model, batch)
         grad_norm = self._gradients(model, result.loss)
-        record = self._record(step, batch, result, grad_norm)
-        self._log.append(record)
-        self._tell_trackers(record)
+        self._log.append(self._record(step, batch, result, grad_norm))
         self._stop_broken(step)
         return result.loss.detach()
 
@@ -160,11 +171,6 @@ class RetrieverTrainer(Trainer):
             false_negative_margin=self._config.false_negative_margin,
             soft_targets=soft_targets_of(batch, self._config, vectors_ND.device),
         )
-
-    def _tell_trackers(self, record: StepRecord) -> None:
-        if self._config.report_to:
-            numbers = {name: value for name, value in to_json(record).items() if isinstance(value, int | float)}
-            self.callback_handler.on_log(self.args, self.state, self.control, numbers)
 
     def _stop_broken(self, step: int) -> None:
         limit = _MAX_SKIPPED_FLOAT16 if self._config.precision == "float16" else MAX_SKIPPED_IN_A_ROW
@@ -213,6 +219,13 @@ class RetrieverTrainer(Trainer):
             learning_rate=float(self.optimizer.param_groups[0]["lr"]),
             state="skipped" if grad_norm is None else "ok",
         )
+
+
+def _without_second_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    kept: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
+    for name, weight in state.items():
+        kept.setdefault((weight.data_ptr(), weight.shape, weight.stride()), name)
+    return {name: state[name] for name in kept.values()}
 
 
 def _step_number(rows: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,14 +20,16 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_value, generator_seed
 from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.batches import PlanCounts, check_plan, plan_steps
+from agentic_r.contrastive.cuts import CutTexts, count_cut_texts
 from agentic_r.contrastive.dev import DevEvaluation, DevLog, DevRecord, DevSet, split_dev
+from agentic_r.contrastive.early import refuse_settings
 from agentic_r.contrastive.fit import refuse_unfit
 from agentic_r.contrastive.lora import add_lora
 from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.step_log import StepLog
 from agentic_r.contrastive.steps import Plan, RetrieverTrainer
-from agentic_r.contrastive.trackers import build_trackers
+from agentic_r.contrastive.trackers import Numbers, build_trackers
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError
 from agentic_r.quiet import quiet_transformers
@@ -44,6 +47,7 @@ class TrainingSummary:
         reason: One sentence with the numbers.
         num_instances: Given instances.
         counts: What the plan held; None where nothing was trained.
+        cut: Texts that did not fit the encoder's limits; None where nothing was trained.
         num_steps_skipped: Steps whose loss or gradient was not finite.
         final_loss: Mean over the last epoch's steps that were not skipped.
         dev: The evaluation whose weights were kept; None without dev evaluation.
@@ -56,6 +60,7 @@ class TrainingSummary:
     reason: str
     num_instances: int
     counts: PlanCounts | None = None
+    cut: CutTexts | None = None
     num_steps_skipped: int = 0
     final_loss: float | None = None
     dev: DevRecord | None = None
@@ -82,7 +87,7 @@ def train_retriever(
     base's own included, and ``folder/dev.jsonl`` has the evaluations; else they are the last.
 
     Run again after a kill, it goes on from its last whole checkpoint and ends, on the same machine with the same
-    number of threads on CPU, with the weights of an unbroken run.
+    number of threads on CPU, with the weights of an unbroken run. Run again after its end, it finds its encoder.
 
     Args:
         base: An encoder, left as it is, or a folder that ``BiEncoder.save`` wrote.
@@ -99,8 +104,9 @@ def train_retriever(
         ConfigError: a setting does not fit the instances, the encoder or this machine; the batch size leaves
             instances without any negative, or processes without a query.
         DataError: an instance names a passage that does not exist, or a whole step has no negatives.
-        CollapseError: three steps in a row were not finite.
+        CollapseError: three steps in a row were not finite, or 21 under float16.
     """
+    refuse_settings(config, has_dev=dev is not None)
     if len(instances) < config.min_instances:
         return TrainingSummary(
             trained=False,
@@ -118,6 +124,7 @@ def train_retriever(
     plan = Plan(instances=instances, passages=passages, steps=steps, seed=seed)
     encoder = _copy_for_training(base, config)
     refuse_unfit(config, encoder, instances)
+    cut = count_cut_texts(encoder, instances, passages)
     identity = _identity(encoder, plan, config, dev)
     arguments = _arguments(config, folder=folder / "checkpoints", num_steps=len(steps), seed=seed, encoder=encoder)
     ranks = _ranks(config, steps)
@@ -126,10 +133,14 @@ def train_retriever(
     if dev is not None and files.dev_log is not None:
         evaluation = DevEvaluation(encoder, dev, files.dev_log, config, ranks)
     started, num_done_before = time.monotonic(), files.checkpoints.num_steps_done
+    summary = partial(_summary, plan, counts, cut, files, config, num_given=num_given, num_done_before=num_done_before)
+    if files.checkpoints.is_finished:
+        return summary(seconds=0.0)
     with _torch_threads(threads), quiet_transformers():
         merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
         callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
-        trackers = build_trackers(config.report_to) if ranks.is_first else []
+        numbers = Numbers(files.log, files.dev_log)
+        trackers = build_trackers(config.report_to, numbers) if ranks.is_first else []
         trainer = RetrieverTrainer(
             encoder, plan, config, arguments=arguments, log=files.log, callbacks=[*callbacks, *trackers]
         )
@@ -141,9 +152,9 @@ def train_retriever(
         if merge is not None:
             merge()
     seconds = time.monotonic() - started
-    files.checkpoints.finish(encoder, folder / "encoder")
+    files.checkpoints.finish(encoder, num_steps=len(files.log.records))
     ranks.wait()
-    return _summary(plan, counts, files, config, num_given=num_given, num_done_before=num_done_before, seconds=seconds)
+    return summary(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +171,9 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
     """Open them; of several processes the first clears up before the others look."""
     if not ranks.is_first:
         ranks.wait()
-    checkpoints = Checkpoints(folder / "checkpoints", identity=identity, is_owner=ranks.is_first)
+    checkpoints = Checkpoints(
+        folder / "checkpoints", encoder=folder / "encoder", identity=identity, is_owner=ranks.is_first
+    )
     num_done = checkpoints.num_steps_done
     log = StepLog(folder / "metrics.jsonl", keep_steps=num_done, is_owner=ranks.is_first)
     dev_log = None
@@ -170,7 +183,7 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
             weights_folder=checkpoints.folder,
             measure=config.dev_measures[0],
             keep_steps=num_done,
-            is_begun=checkpoints.newest is not None,
+            is_begun=checkpoints.newest is not None or checkpoints.is_finished,
             is_owner=ranks.is_first,
         )
     if ranks.is_first:
@@ -249,6 +262,11 @@ def _arguments(
 def _ranks(config: ContrastiveConfig, steps: Sequence[Sequence[int]]) -> Ranks:
     """Return this process's place, once the launcher's processes are found to train together."""
     ranks = present_ranks()
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
+        raise ConfigError(
+            "the launcher asks for FSDP, with which this training cannot save or evaluate its encoder; "
+            "start it with torchrun, or with configs/launch/ddp.yaml"
+        )
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if launched != ranks.world:
         raise ConfigError(
@@ -296,6 +314,7 @@ def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig, dev: De
 def _summary(
     plan: Plan,
     counts: PlanCounts,
+    cut: CutTexts,
     files: _Files,
     config: ContrastiveConfig,
     *,
@@ -319,6 +338,7 @@ def _summary(
         ),
         num_instances=num_given,
         counts=counts,
+        cut=cut,
         num_steps_skipped=num_skipped,
         final_loss=sum(losses) / len(losses) if losses else None,
         dev=dev,

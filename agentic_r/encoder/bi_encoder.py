@@ -158,11 +158,10 @@ class BiEncoder:
         """
         queries = iter(self._format_queries([self._clean_query(text) for text in texts if isinstance(text, QueryText)]))
         formatted = [
-            next(queries) if isinstance(text, QueryText) else FormattedQuery(self._written(text), "nothing")
-            for text in texts
+            next(queries) if isinstance(text, QueryText) else FormattedQuery(self._written(text)) for text in texts
         ]
         ids = self._tokenize([item.text for item in formatted])
-        cut = [item.cut != "nothing" for item in formatted]
+        cut = [bool(item.cut) for item in formatted]
         for row, text in enumerate(texts):
             if isinstance(text, QueryText):
                 continue
@@ -218,9 +217,9 @@ class BiEncoder:
         cleaned = [self._clean_query(query) for query in queries]
         formatted = self._format_queries(cleaned)
         self._queries += len(queries)
-        self._histories_shortened += sum(item.cut == "history" for item in formatted)
-        self._questions_shortened += sum(item.cut == "question" for item in formatted)
-        self._queries_cut += sum(item.cut == "query" for item in formatted)
+        self._histories_shortened += sum("history" in item.cut for item in formatted)
+        self._questions_shortened += sum("question" in item.cut for item in formatted)
+        self._queries_cut += sum("query" in item.cut for item in formatted)
         self._texts_with_control_tokens += sum(
             (before.query.strip(), before.question.strip()) != (after.query, after.question)
             or tuple(text.strip() for text in before.history) != after.history
@@ -263,7 +262,7 @@ class BiEncoder:
         texts = [query_text(query, self._settings) for query in queries]
         lengths = [len(ids) for ids in self._tokenize(texts)]
         return [
-            FormattedQuery(text, "nothing")
+            FormattedQuery(text)
             if length <= self._settings.max_query_tokens
             else fit_query(query, self._settings, lambda text: len(self._tokenize([text])[0]))
             for query, text, length in zip(queries, texts, lengths, strict=True)

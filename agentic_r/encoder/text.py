@@ -34,10 +34,10 @@ TokenCounter = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class FormattedQuery:
-    """The text to tokenise, prefix included, and which part had to be shortened."""
+    """The text to tokenise, prefix included, and which parts had to be shortened or left out."""
 
     text: str
-    cut: Literal["nothing", "history", "question", "query"]
+    cut: frozenset[Literal["history", "question", "query"]] = frozenset()
 
 
 def strip_control_tokens(text: str, control_tokens: Sequence[str]) -> str:
@@ -87,18 +87,23 @@ def fit_query(query: QueryText, settings: EncoderSettings, count_tokens: TokenCo
         return count_tokens(query_text(candidate, settings)) <= settings.max_query_tokens
 
     if fits(query):
-        return FormattedQuery(query_text(query, settings), "nothing")
+        return FormattedQuery(query_text(query, settings))
     if settings.query_format == "history":
         for place in range(1, len(query.history) + 1):
             later = replace(query, history=query.history[place:])
             if fits(later):
-                return FormattedQuery(query_text(later, settings), "history")
+                return FormattedQuery(query_text(later, settings), frozenset({"history"}))
+    has_question = settings.query_format != "query" and settings.separator is not None
+    has_history = settings.query_format == "history" and has_question and bool(query.history)
+    left_out = frozenset[Literal["history", "question", "query"]](("history",) if has_history else ())
     alone = QueryText(query=query.query)
     if settings.query_format != "query" and fits(alone):
         question = _longest_start(query.question, lambda start: fits(QueryText(query.query, start)))
-        return FormattedQuery(query_text(QueryText(query.query, question), settings), "question")
+        return FormattedQuery(query_text(QueryText(query.query, question), settings), left_out | {"question"})
+    if has_question and query.question:
+        left_out |= {"question"}
     start = _longest_start(query.query, lambda text: fits(QueryText(text)))
-    return FormattedQuery(query_text(QueryText(start), settings), "query")
+    return FormattedQuery(query_text(QueryText(start), settings), left_out | {"query"})
 
 
 def _longest_start(text: str, fits: Callable[[str], bool]) -> str:

@@ -279,7 +279,10 @@ def _strictly(
     generator: np.random.Generator,
 ) -> Selection:
     query_id, size = item.query.query_id, settings.passages_per_query - 1
-    distinct = list({texts[key]: key for key in reversed(positives)}.values())[::-1]
+    best: dict[str, str] = {}  # of the positives with one text
+    for key in positives:
+        best.setdefault(texts[key], key)
+    distinct = list(best.values())
     correct = {label.passage_id for label in item.labels if (label.correctness or 0) >= 1}
     barred = {key: "leads to a correct answer" for key in sorted(correct - set(distinct))}
     negatives = choose_negatives(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -431,6 +431,8 @@ def make_retriever(parts: Parts, plan: StagePlan, stage: StageFolder, report: Re
     stage.counts.update(
         instances=summary.num_instances, trained=int(summary.trained), steps_skipped=summary.num_steps_skipped
     )
+    if summary.cut is not None:
+        stage.counts.update(asdict(summary.cut))
     if summary.final_loss is not None:
         stage.metrics["final_loss"] = summary.final_loss
     if summary.dev is not None:

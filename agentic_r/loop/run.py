@@ -26,7 +26,7 @@ from agentic_r.loop import learning, measuring, probing
 from agentic_r.loop.layout import StagePlan, plan_stages, require_reuse, stages_until
 from agentic_r.loop.parts import Parts
 
-__all__ = ["RunOutcome", "run"]
+__all__ = ["RunOutcome", "has_work", "run"]
 
 _MAX_SHOWN = 4  # counts, or names of stages, in one line
 
@@ -60,6 +60,11 @@ def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> R
         num_failed = sum(_run_stage(parts, plan, progress) for plan in stages)
         summary = measuring.finish_run(parts, stages) if until is None else None
     return RunOutcome(root, summary, num_failed)
+
+
+def has_work(config: RunConfig, plan: StagePlan) -> bool:
+    """Say whether a stage must still be worked on: it is neither finished nor taken over from a run in ``reuse``."""
+    return read_manifest(plan.folder(config.folder)) is None and _reusable(config, plan) is None
 
 
 def _run_stage(parts: Parts, plan: StagePlan, progress: Progress) -> int:
@@ -139,16 +144,22 @@ def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
 
 def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> Path | None:
     """Take a finished stage of the same fingerprint from a run named in ``reuse``; return that run."""
-    for other in parts.config.reuse:
-        source = plan.folder(other)
-        manifest = read_manifest(source)
+    other = _reusable(parts.config, plan)
+    if other is None:
+        return None
+    open_stage(folder, plan.identity)  # sets other work aside, and refuses a folder that no stage made
+    shutil.rmtree(folder)
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(plan.folder(other), part, copy_function=_link)
+    part.replace(folder)
+    return other
+
+
+def _reusable(config: RunConfig, plan: StagePlan) -> Path | None:
+    for other in config.reuse:
+        manifest = read_manifest(plan.folder(other))
         if manifest is not None and manifest.fingerprint == plan.identity.fingerprint:
-            open_stage(folder, plan.identity)  # sets other work aside, and refuses a folder that no stage made
-            shutil.rmtree(folder)
-            part = folder.with_name(folder.name + ".part")
-            shutil.rmtree(part, ignore_errors=True)
-            shutil.copytree(source, part, copy_function=_link)
-            part.replace(folder)
             return other
     return None
 

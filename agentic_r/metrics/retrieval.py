@@ -12,7 +12,7 @@ import ir_measures
 
 from agentic_r.errors import ConfigError
 
-__all__ = ["TIE_RULE", "Qrels", "Run", "RunEvaluation", "evaluate_run", "rank_hits", "same_text_name"]
+__all__ = ["TIE_RULE", "Qrels", "Run", "RunEvaluation", "cutoff_of", "evaluate_run", "rank_hits", "same_text_name"]
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
 Qrels = Mapping[str, Mapping[str, int]]
@@ -117,6 +117,16 @@ def rank_hits(hits: Sequence[tuple[str, float]]) -> list[str]:
 def same_text_name(measure: str) -> str:
     """Return the name of ``measure`` where passages of the same text count as one."""
     return f"{measure} (same text)"
+
+
+def cutoff_of(name: str) -> int | None:
+    """Return how deep a measure looks; None where it looks at whole rankings.
+
+    Raises:
+        ConfigError: it is not known.
+    """
+    cutoff = _parse(name).params.get("cutoff")
+    return None if cutoff is None else int(cutoff)
 
 
 def _parse(name: str) -> ir_measures.Measure:

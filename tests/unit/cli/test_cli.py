@@ -199,7 +199,7 @@ def test_a_dry_run_stops_where_it_is_told_to(folder, call):
     assert not (folder / "runs").exists()
 
 
-PARTS = ("exporting", "options", "running", "serving", "workspace")
+PARTS = ("endings", "exporting", "options", "running", "serving", "workspace")
 
 
 def test_help_imports_nothing_of_ours_but_the_command_line():

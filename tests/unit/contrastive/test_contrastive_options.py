@@ -1,15 +1,21 @@
 """What may be switched on: precision, LoRA, layer checkpointing, Matryoshka, margin, soft targets."""
 
+import copy
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from test_contrastive_trainer import H13, WORDS, Stopped, stop_at, ten_samples, train, weights
 from tiny_encoder import tiny_encoder
+from transformers import T5Config, T5EncoderModel
 
 from agentic_r.artifacts.jsonl import read_jsonl
 from agentic_r.config import LoraConfig
+from agentic_r.contrastive.cuts import CutTexts
 from agentic_r.contrastive.loss import Identities, SoftTargets, info_nce, matryoshka_info_nce
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError, DataError
@@ -179,7 +185,7 @@ def test_float16_is_refused_without_a_gpu(base, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_float16_training_starts_within_bounds_of_float32_on_a_gpu(base, tmp_path):
     for name, precision in (("half", "float16"), ("full", "float32")):
-        start = BiEncoder(base.model.to("cuda"), base.settings)
+        start = BiEncoder(copy.deepcopy(base.model).to("cuda"), base.settings)
         train(start, tmp_path / name, config=changed(precision=precision))
     assert losses(tmp_path / "half")[:3] == pytest.approx(losses(tmp_path / "full")[:3], abs=0.1)
 
@@ -212,3 +218,41 @@ def test_soft_targets_pull_towards_a_graded_negative(base, tmp_path):
         for name in ("soft", "hard")
     }
     assert sum(last["soft"]) > sum(last["hard"])
+
+
+def test_fsdp_is_refused(base, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match=r"FSDP.*configs/launch/ddp\.yaml"):
+        train(base, tmp_path)
+
+
+def test_texts_that_do_not_fit_are_counted_in_the_summary(base, tmp_path):
+    instances, passages = ten_samples()
+    instances[0] = replace(instances[0], question="w1 " * 40)  # of 24 tokens
+    instances[1] = replace(instances[1], query="w1 " * 40)
+    passages["p3"] = replace(passages["p3"], text="w1 " * 40)  # of 32
+    summary = train(base, tmp_path, instances=instances, passages=passages, config=changed(epochs=1))
+    # the cut query leaves its question out
+    assert summary.cut == CutTexts(histories_shortened=0, questions_shortened=2, queries_cut=1, passages_cut=1)
+
+
+@pytest.fixture
+def tied(tmp_path) -> BiEncoder:
+    """A T5 encoder, whose embeddings stand under two names."""
+    bert = tiny_encoder([*WORDS, "query", "passage"], folder=tmp_path / "bert")
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
+    bert.model.tokenizer.save_pretrained(tmp_path / "t5")
+    T5EncoderModel(T5Config(vocab_size=len(bert.model.tokenizer), **sizes)).save_pretrained(tmp_path / "t5")
+    backbone = Transformer(str(tmp_path / "t5"))
+    modules = [backbone, Pooling(32, pooling_mode="mean"), Normalize()]
+    return BiEncoder(SentenceTransformer(modules=modules, device="cpu"), bert.settings)
+
+
+def test_h13_tied_weights_are_saved_once_and_resume_exactly(tied, tmp_path):
+    train(tied, tmp_path / "unbroken", config=H13)
+    with pytest.raises(Stopped):
+        train(tied, tmp_path / "broken", config=H13, progress=stop_at(8))
+    train(tied, tmp_path / "broken", config=H13)
+    one, other = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
+    assert all(torch.equal(one[name], other[name]) for name in one)

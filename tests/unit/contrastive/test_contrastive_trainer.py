@@ -210,8 +210,8 @@ def test_the_format_changes_what_is_learned(base, unbroken, tmp_path):
     assert not equal(weights(tmp_path), weights(unbroken))
 
 
-def test_only_the_encoder_and_the_metrics_remain(unbroken):
-    assert sorted(path.name for path in unbroken.iterdir()) == ["encoder", "metrics.jsonl"]
+def test_only_the_encoder_its_mark_and_the_metrics_remain(unbroken):
+    assert sorted(path.name for path in unbroken.iterdir()) == ["encoder", "metrics.jsonl", "trained.json"]
 
 
 def test_too_few_instances_keep_the_base_and_say_so(base, tmp_path):
@@ -313,3 +313,45 @@ def test_it_learns_synonyms_and_shuffled_labels_teach_nothing(tmp_path, seed):
         scores[name] = reciprocal_rank(BiEncoder.load(tmp_path / name / "encoder"), passages, held_out)
     assert scores["trained"] > scores["untrained"] + 0.3, scores
     assert scores["shuffled"] < scores["untrained"] + 0.1, scores
+
+
+def killed_after(step, base, folder):
+    with pytest.raises(Stopped):
+        train(base, folder, progress=stop_at(step))
+
+
+def steps_of(base, folder, **changes):
+    seen: list[int] = []
+    train(base, folder, progress=lambda done, total: seen.append(done), **changes)
+    return seen
+
+
+@pytest.mark.parametrize("left", ["encoder", "encoder.old", "encoder.part"])
+def test_killed_while_the_encoder_is_put_in_place_it_goes_on_from_its_checkpoint(base, unbroken, tmp_path, left):
+    killed_after(13, base, tmp_path)
+    shutil.copytree(unbroken / "encoder", tmp_path / left)  # trained.json does not stand there yet
+    assert steps_of(base, tmp_path) == list(range(12, 16))
+    assert equal(weights(tmp_path), weights(unbroken))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder", "metrics.jsonl", "trained.json"]
+
+
+@pytest.mark.parametrize("left", ["checkpoints", "checkpoints.done", "nothing"])
+def test_killed_after_its_end_a_training_finds_its_encoder_and_takes_no_step(base, unbroken, tmp_path, left):
+    ended = tmp_path / "ended"
+    shutil.copytree(unbroken, ended)
+    if left != "nothing":
+        killed_after(8, base, tmp_path / "broken")
+        shutil.copytree(tmp_path / "broken" / "checkpoints", ended / left)
+    assert steps_of(base, ended) == []
+    assert train(base, ended) == replace(train(base, ended), seconds=0.0)
+    assert equal(weights(ended), weights(unbroken))
+    assert sorted(path.name for path in ended.iterdir()) == ["encoder", "metrics.jsonl", "trained.json"]
+
+
+def test_half_removed_checkpoints_are_no_obstacle_to_another_training(base, unbroken, tmp_path):
+    ended = tmp_path / "ended"
+    shutil.copytree(unbroken, ended)
+    (ended / "checkpoints.done" / "checkpoint-15").mkdir(parents=True)
+    assert steps_of(base, ended, seed=8) == list(range(16))
+    assert not equal(weights(ended), weights(unbroken))
+    assert not (ended / "checkpoints.done").exists()

@@ -73,7 +73,57 @@ def test_several_positives_become_one_instance_each_with_the_others_masked(read)
     one, two = read({"id": "x", "query": "who?", "positives": ["d1", "d2"], "negatives": ["d3"]}).instances
     assert (one.id, one.positive, one.other_positives) == ("x-0", "d1", ("d2",))
     assert (two.id, two.positive, two.other_positives) == ("x-1", "d2", ("d1",))
-    assert one.question_id == two.question_id == "x"
+    assert one.question_id == two.question_id
+
+
+def test_rows_of_one_query_know_each_others_positives_and_have_one_question_id(read):
+    found = read(
+        {"id": "x", "query": "who?", "positive": "d1", "negatives": ["d3"]},
+        {"id": "y", "query": "who?", "positive": "d2"},
+        {"id": "z", "query": "who?", "question": "Other?", "positive": "d3"},
+    )
+    one, two, other = found.instances
+    assert (one.other_positives, two.other_positives, other.other_positives) == (("d2",), ("d1",), ())
+    assert one.question_id == two.question_id != other.question_id
+    assert found.num_rows_of_earlier_queries == 1
+
+
+def test_queries_of_one_question_have_its_id_where_none_is_given_and_the_given_one_else(read):
+    one, two, named = read(
+        {"query": "a?", "question": "Who?", "positive": "d1"},
+        {"query": "b?", "question": "Who?", "positive": "d2"},
+        {"query": "c?", "question": "Who?", "question_id": "q", "positive": "d2"},
+    ).instances
+    assert one.question_id == two.question_id != ""
+    assert named.question_id == "q"
+
+
+def test_history_is_read_and_makes_another_query(read):
+    plain, later = read(
+        {"query": "who?", "positive": "d1"}, {"query": "who?", "history": ["where?", "when?"], "positive": "d2"}
+    ).instances
+    assert (plain.history, later.history) == ((), ("where?", "when?"))
+    assert later.other_positives == ()
+
+
+def test_one_id_with_two_queries_is_refused_with_both_lines(read):
+    with pytest.raises(DataError, match=r"jsonl:2: id 'x' has another query than at .*jsonl:1"):
+        read({"id": "x", "query": "who?", "pos": ["d1"]}, {"id": "x", "query": "when?", "pos": ["d2"]})
+
+
+def test_one_id_with_one_query_in_two_rows_is_numbered(read):
+    found = read({"id": "x", "query": "who?", "pos": ["d1"]}, {"id": "x", "query": "who?", "pos": ["d2"]})
+    assert [item.id for item in found.instances] == ["x-0", "x-1"]
+
+
+def test_a_number_made_for_a_positive_may_not_be_another_rows_id(read):
+    with pytest.raises(DataError, match=r"id 'x-0' is also that of a positive of another row"):
+        read({"id": "x", "query": "who?", "pos": ["d1", "d2"]}, {"id": "x-0", "query": "when?", "pos": ["d2"]})
+
+
+def test_a_text_needs_no_space_where_its_script_has_none(read):
+    found = read({"query": "谁?", "pos": ["北京是中国的首都。"], "neg": ["上海"]})
+    assert texts(found, found.instances[0]) == ("北京是中国的首都。", ["上海"])
 
 
 def test_scores_between_0_and_1_are_relevance_of_each_positive_with_the_negatives(read):
@@ -104,6 +154,9 @@ def test_fields_of_no_use_are_counted_by_name(read):
         ({"pos": ["A b."]}, r"instances\.jsonl:1: no query \(expected one of query,"),
         ({"query": "who?"}, r":1: no positive \(expected one of positives,"),
         ({"query": "who?", "pos": ["d9"]}, r":1: no such passage \('d9' is no id of the corpus"),
+        ({"query": "who?", "positive_document_ids": ["doc 17"]}, r":1: no such passage \('doc 17' is no id of the c"),
+        ({"query": "who?", "pos": ["d1"], "history": "where?"}, r":1: history is no list of strings"),
+        ({"query": "who?", "pos": ["d1"], "history": [3]}, r":1: history is no list of strings"),
         ({"query": "who?", "pos": [["A b."]]}, ":1: passage is neither text nor object"),
         ({"query": "who?", "pos": ["d1"], "neg": ["d2"], "pos_scores": [1]}, ":1: relevance does not fit"),
         ({"query": "who?", "pos": ["d1"], "pos_scores": [7.5]}, ":1: relevance is not within 0 and 1"),

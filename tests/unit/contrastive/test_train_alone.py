@@ -1,9 +1,13 @@
 """``agentic-r train retriever``: a user's pairs in, an encoder out."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
+from test_contrastive_ranks import free_port
 from test_contrastive_trainer import WORDS
 from tiny_encoder import tiny_encoder
 from typer.testing import CliRunner
@@ -11,7 +15,8 @@ from typer.testing import CliRunner
 from agentic_r.artifacts.progress import Silent
 from agentic_r.cli import app
 from agentic_r.config import load_retriever_config
-from agentic_r.contrastive.standalone import train_alone
+from agentic_r.contrastive.own_instances import read_instances, read_pool
+from agentic_r.contrastive.standalone import dev_set, train_alone
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import DataError, StaleError
 
@@ -90,3 +95,72 @@ def test_the_command_prints_one_object(config):
 def test_a_file_that_is_not_there_is_named(config):
     with pytest.raises(DataError, match=r"nowhere\.jsonl: no such file"):
         train_alone(load_retriever_config(config, ("corpus=nowhere.jsonl",)), progress=Silent())
+
+
+def test_dev_queries_of_different_history_are_two(folder, tmp_path, config):
+    rows = [{"query": "w1 w3", "positive": f"p{row}", "history": [f"w{row}"][:row]} for row in (0, 1)]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pool = read_pool(folder / "corpus.jsonl")
+    found = read_instances(tmp_path / "dev.jsonl", pool=pool)
+    dev = dev_set(found.instances, found.passages)
+    assert [item.history for item in dev.queries.values()] == [(), ("w1",)]
+    assert list(dev.relevant.values()) == [("p0",), ("p1",)]
+
+
+def test_mining_never_draws_what_another_row_of_the_query_calls_its_positive(config, tmp_path):
+    rows = [{"query": "w1 w3", "positive": f"p{row}"} for row in range(8)]
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = load_retriever_config(config, (f"instances={tmp_path}/same.jsonl", "mining.last_rank=20"))
+    train_alone(settings, progress=Silent())
+    mined = [json.loads(line) for line in (settings.folder / "prepared" / "instances.jsonl").open()]
+    drawn = {name for item in mined for name in item["negatives"]}
+    assert drawn
+    assert not drawn & {f"p{row}" for row in range(8)}
+    assert json.loads((settings.folder / "manifest.json").read_text())["counts"]["rows_of_earlier_queries"] == 7
+
+
+class KilledInTraining(Silent):
+    def begin(self, stage):
+        if stage == "train retriever":
+            raise KeyboardInterrupt
+
+
+def test_what_was_counted_before_a_kill_is_in_the_manifest(config, tmp_path):
+    one, other = (load_retriever_config(config, (f"runs={tmp_path / name}",)) for name in ("one", "other"))
+    train_alone(one, progress=Silent())
+    with pytest.raises(KeyboardInterrupt):
+        train_alone(other, progress=KilledInTraining())
+    train_alone(other, progress=Silent())
+    unbroken, resumed = (json.loads((item.folder / "manifest.json").read_text()) for item in (one, other))
+    assert "negatives_same_text" in resumed["counts"]
+    assert (resumed["counts"], resumed["skipped"]) == (unbroken["counts"], unbroken["skipped"])
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from agentic_r.artifacts.progress import Silent
+from agentic_r.config import load_retriever_config
+from agentic_r.contrastive.standalone import train_alone
+from torch import distributed
+found = train_alone(load_retriever_config(Path(sys.argv[1])), progress=Silent())
+distributed.barrier()
+os._exit(3 if found is None else 0)  # gloo's threads sometimes abort an ordinary exit
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.enable_socket
+def test_two_processes_leave_a_finished_training_alone(config):
+    train_alone(load_retriever_config(config), progress=Silent())
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    quiet = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(config), *(path for path in sys.path if path)],
+            env={**os.environ, **together, **quiet, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [child.wait() for child in children] == [3, 3]

@@ -48,9 +48,9 @@ def test_oldest_queries_are_left_out_before_the_question_is_shortened():
     # prefix 1 + question 2 + query 1 + special tokens 2 + separator 1 = 7 of 10; "e f" and its separator fill it
     query = QueryText("x", "a b", ("c d", "e f"))
     fitted = fit_query(query, settings(10, "history"), count)
-    assert (fitted.text, fitted.cut) == ("query: a b [SEP] e f [SEP] x", "history")
+    assert (fitted.text, fitted.cut) == ("query: a b [SEP] e f [SEP] x", {"history"})
     shorter = fit_query(query, settings(6, "history"), count)
-    assert (shorter.text, shorter.cut) == ("query: a [SEP] x", "question")
+    assert (shorter.text, shorter.cut) == ("query: a [SEP] x", {"history", "question"})
 
 
 def test_passage_is_prefix_title_newline_text():
@@ -62,37 +62,37 @@ def test_question_is_shortened_from_its_end_and_the_query_is_kept_whole():
     # prefix 1 + separator 1 + query 3 + special tokens 2 = 7 of 10: three words of the question fit
     fitted = fit_query(QueryText("x y z", "a b c d e f"), settings(10), count)
     assert fitted.text == "query: a b c [SEP] x y z"
-    assert fitted.cut == "question"
+    assert fitted.cut == {"question"}
 
 
 def test_question_may_vanish_with_its_separator_before_the_query_is_touched():
     # prefix 1 + query 7 + 2 = 10: nothing of the question fits
     fitted = fit_query(QueryText("a b c d e f g", "q w"), settings(10), count)
     assert fitted.text == "query: a b c d e f g"
-    assert fitted.cut == "question"
+    assert fitted.cut == {"question"}
 
 
 def test_query_that_does_not_fit_alone_is_cut_at_its_own_end():
     fitted = fit_query(QueryText("a b c d e f g h i", "q w"), settings(10), count)
     assert fitted.text == "query: a b c d e f g"
-    assert fitted.cut == "query"
+    assert fitted.cut == {"question", "query"}
 
 
 def test_first_word_too_long_is_cut_inside_and_the_prefix_stays():
     fitted = fit_query(QueryText("abcdefghij"), settings(6), lambda text: len(text.removeprefix("query: ")) + 3)
     assert fitted.text == "query: abc"
-    assert fitted.cut == "query"
+    assert fitted.cut == {"query"}
 
 
 def test_text_without_spaces_is_shortened_character_by_character():
     # "query: " 7 + question 6 + " [SEP] " 7 + query 1 = 21 characters; 18 leave three of the question
     fitted = fit_query(QueryText("a", "西游记是小说"), settings(18), len)
     assert fitted.text == "query: 西游记 [SEP] a"
-    assert fitted.cut == "question"
+    assert fitted.cut == {"question"}
 
 
 def test_what_fits_exactly_is_not_cut():
-    assert fit_query(QueryText("x y z", "a b c"), settings(10), count).cut == "nothing"
+    assert fit_query(QueryText("x y z", "a b c"), settings(10), count).cut == frozenset()
 
 
 @pytest.mark.parametrize("text", ["a [SEP] b", "[SEP]a[CLS] b", "a[SEP][SEP]b [MASK]"])
@@ -127,7 +127,7 @@ def test_query_stays_whole_whenever_it_fits_alone_and_the_limit_always_holds(
 def test_no_longer_start_of_the_question_would_have_fitted(query, question, limit):
     chosen = settings(limit)
     fitted = fit_query(QueryText(query, question), chosen, count)
-    if fitted.cut == "question":
+    if fitted.cut == {"question"}:
         kept = fitted.text.removeprefix("query: ").removesuffix(query).removesuffix(" [SEP] ")
         assert question.startswith(kept)
         longer = f"{kept} {question[len(kept) :].split()[0]}"

@@ -155,6 +155,13 @@ def test_two_positives_of_one_text_give_one_instance_under_strict():
     assert selection.dropped == (Dropped("q1/0/0", "p2", "same text as a positive"),)
 
 
+def test_of_positives_of_one_text_the_best_ranked_keeps_its_place_under_strict():
+    passages = by_id(passage("a", "x y"), passage("b", "u v"), passage("c", "x y"), passage("n", "other"))
+    query = labelled(("a", 1.0, 0.9), ("b", 1.0, 0.8), ("c", 1.0, 0.7), ("n", 0.0, 0.3))
+    selection = select(query, STRICT, passages=passages)
+    assert selection.instances[0].positive == "a"
+
+
 def test_a_wrong_passage_with_the_text_of_an_answer_correct_one_is_barred():
     query = labelled(("p4", 1.0, 0.9), ("p1", 1.0, 0.2), ("p2", 0.0, 0.2), ("n1", 0.0, 0.3))
     selection = select(query, STRICT, passages=H10)

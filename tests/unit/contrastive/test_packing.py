@@ -1,0 +1,70 @@
+"""A model whose layers see less than a whole text is given padded chunks, or its vectors would change."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from tiny_encoder import tiny_encoder
+from torch import nn
+from transformers import ModernBertConfig, ModernBertModel
+
+from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits
+from agentic_r.contrastive.packing import _attend, enable_packing
+from agentic_r.encoder.bi_encoder import BiEncoder
+from agentic_r.types import Passage
+
+WORDS = [f"w{number}" for number in range(60)]
+LIMITS = ChunkLimits(texts=4, activation_bytes=2**29, keeps_layers=True)
+
+
+@pytest.fixture
+def local_encoder(tmp_path) -> BiEncoder:
+    """A ModernBERT whose second layer sees 8 tokens to each side."""
+    bert = tiny_encoder([*WORDS, "query", "passage"], folder=tmp_path / "bert", lengths=(96, 96))
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=len(bert.model.tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        global_attn_every_n_layers=2,
+        local_attention=16,
+        initializer_range=0.5,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        cls_token_id=2,
+        sep_token_id=3,
+    )
+    folder = tmp_path / "modern"
+    bert.model.tokenizer.save_pretrained(folder)
+    ModernBertModel(config).save_pretrained(folder)
+    backbone = Transformer(str(folder), model_kwargs={"attn_implementation": "sdpa"})
+    pooling = Pooling(backbone.get_embedding_dimension(), pooling_mode="mean")
+    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), bert.settings)
+
+
+def test_a_model_with_local_attention_is_given_padded_texts_and_keeps_its_vectors(local_encoder):
+    texts = [" ".join(WORDS[(start + 7 * place) % 60] for place in range(90)) for start in range(3)]
+    passages = [Passage(str(row), "d", "", text) for row, text in enumerate(texts)]
+    local_encoder.model.eval()
+    with torch.no_grad():
+        plain = ChunkedEncoder(local_encoder.model, LIMITS, unpadded=False)(local_encoder.passage_features(passages))
+        chunked = ChunkedEncoder(local_encoder.model, LIMITS, unpadded=True)(local_encoder.passage_features(passages))
+    torch.testing.assert_close(chunked, plain, atol=1e-5, rtol=0)
+    assert enable_packing(local_encoder.model) is None
+
+
+def test_a_model_whose_layers_see_whole_texts_is_packed(tmp_path):
+    bert = tiny_encoder(WORDS, folder=tmp_path)
+    assert enable_packing(bert.model) == 0
+
+
+@pytest.mark.parametrize("name", ["sliding_window", "softcap"])
+def test_a_layer_that_hands_over_a_window_or_a_cap_is_refused_whatever_its_config_says(name):
+    one_1H5E = torch.ones(1, 1, 5, 2)
+    with pytest.raises(ValueError, match=name):
+        _attend(nn.Module(), *[one_1H5E] * 3, None, cu_seq_lens_q=torch.tensor([0, 5]), is_causal=False, **{name: 3})
