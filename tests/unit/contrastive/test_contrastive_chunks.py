@@ -80,7 +80,7 @@ def test_dropout_is_replayed_when_chunks_are_computed_twice(encoder, unpadded):
 
 
 def test_what_does_not_fit_the_budget_alone_is_computed_twice(encoder):
-    """Ten chunks of one text; only the last four, of 6 tokens each (prefix 2, words, 2 special), fit."""
+    """Ten chunks of one text; the longest come last, and of those only one fits: the other nine are computed twice."""
     short = [Passage(f"s{number}", "d", "", "w1 w2") for number in range(4)]
     given = join_features(encoder.passage_features(PASSAGES[:1] * 6), encoder.passage_features(short))
     passes = []
@@ -89,7 +89,7 @@ def test_what_does_not_fit_the_budget_alone_is_computed_twice(encoder):
     module(given).sum().backward()
     hook.remove()
     encoder.model.zero_grad()
-    assert len(passes) == 10 + 6
+    assert len(passes) == 10 + 9
 
 
 def test_packed_texts_hold_no_padding_and_start_their_positions_anew():
