@@ -106,8 +106,11 @@ def export_verify_command(
 ) -> None:
     """Ask a live service for the vectors of the proof's texts; exit code 1 where they are not the export's."""
     from agentic_r.config import ExportConfig, environment_key
+    from agentic_r.encoder.settings import SETTINGS_FILE
 
     key = environment_key(api_key_env)
+    if to is not None and (to / SETTINGS_FILE).is_file():
+        raise ConfigError(f"--to {to}: an encoder is there, whose own proof this is not; give another folder")
     quiet_libraries()
     from agentic_r.export.checkpoint import ParityTexts
     from agentic_r.export.endpoints import Endpoint, endpoint_kind

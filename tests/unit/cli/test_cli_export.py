@@ -102,6 +102,9 @@ def test_a_wrong_kind_or_key_is_named_before_anything_is_sent(call, checkpoint):
     )
     assert code == 2
     assert "--api-key-env NO_SUCH_NAME: not set" in err
+    code, _, err = call("export", "verify", "out", "--endpoint", "http://x", "--kind", "tei", "--to", checkpoint)
+    assert code == 2
+    assert "an encoder is there, whose own proof this is not" in err
 
 
 class _Wrong(BaseHTTPRequestHandler):
