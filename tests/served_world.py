@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+from tiny_export import SETTINGS
 
 from agentic_r.artifacts.fingerprint import fingerprint_strings
 from agentic_r.artifacts.jsonl import write_json, write_jsonl
@@ -21,21 +22,11 @@ from agentic_r.config import IndexConfig, ScratchEncoder
 from agentic_r.corpus.store import load_corpus
 from agentic_r.encoder.bi_encoder import BiEncoder, MeasuredVectors
 from agentic_r.encoder.scratch_model import new_model
-from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.export.card import Card
 from agentic_r.export.folder import export_encoder
 from agentic_r.index.dense import build_dense_index
 from agentic_r.types import Document, Passage, QueryText
 
-SETTINGS = EncoderSettings(
-    query_prefix="query: ",
-    passage_prefix="passage: ",
-    query_format="question_query",
-    max_query_tokens=32,
-    max_passage_tokens=48,
-    separator="[SEP]",
-    dtype="float32",
-)
 SUBJECTS = ("river", "tower", "bridge", "garden", "harbour", "library", "market", "mill", "castle", "chapel")
 NAMES = tuple(
     first + last
@@ -55,7 +46,7 @@ def make_encoder(folder: Path, *, seed: int = 0, **changes: object) -> BiEncoder
         kind="scratch", layers=1, width=64, vocabulary=600, max_query_tokens=32, max_passage_tokens=48
     )
     texts = [f"{item.title} {item.text}" for item in DOCUMENTS]
-    settings = EncoderSettings.model_validate(SETTINGS.model_dump() | changes)
+    settings = SETTINGS.model_validate(SETTINGS.model_dump() | changes)
     return BiEncoder(new_model(sizes, texts, folder / f"parts-{seed}", seed=seed).to("cpu"), settings)
 
 

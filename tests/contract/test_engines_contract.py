@@ -12,21 +12,12 @@ import faiss
 import numpy as np
 import pytest
 from real_engines import pgvector_search, psql, qdrant_search
+from tiny_export import SETTINGS
 
-from agentic_r.encoder.settings import EncoderSettings
 from agentic_r.export.engines.write import EncoderFacts, IndexWish, export_index
 from agentic_r.types import Passage
 
 DIMENSION = 16
-SETTINGS = EncoderSettings(
-    query_prefix="query: ",
-    passage_prefix="passage: ",
-    query_format="question_query",
-    max_query_tokens=32,
-    max_passage_tokens=48,
-    separator="[SEP]",
-    dtype="float32",
-)
 
 
 def unit_vectors(number: int, seed: int) -> np.ndarray:

@@ -23,10 +23,20 @@ def test_what_cannot_be_met_is_refused_in_one_line(changes, says):
         refuse_settings(ContrastiveConfig(**changes), has_dev=False)
 
 
-def test_what_can_be_met_is_not():
-    for changes in ({"patience": 2, "dev_share": 0.1}, {"dev_measures": ("R@100", "RR")}, {"lora": LoraConfig()}):
+@pytest.mark.parametrize(
+    "changes", [{"patience": 2, "dev_share": 0.1}, {"dev_measures": ("R@100", "RR")}, {"lora": LoraConfig()}]
+)
+def test_a_run_with_settings_that_can_be_met_has_no_such_finding(changes):
+    run = load_config(Path(__file__).parents[3] / "configs" / "quickstart.yaml")
+    config = run.model_copy(update={"contrastive": run.contrastive.model_copy(update=changes)})
+    assert not [item.text for item in check_run(config) if item.severity == "error"]
+
+
+def test_patience_can_be_met_by_a_dev_set_that_is_given():
+    changes = {"patience": 2}
+    with pytest.raises(ConfigError, match="no dev evaluation"):
         refuse_settings(ContrastiveConfig(**changes), has_dev=False)
-    refuse_settings(ContrastiveConfig(patience=2), has_dev=True)
+    refuse_settings(ContrastiveConfig(**changes), has_dev=True)
 
 
 def test_a_run_is_checked_so_before_it_starts():
