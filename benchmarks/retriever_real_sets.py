@@ -2,10 +2,11 @@
 
     python benchmarks/retriever_real_sets.py --data SHARED/hotpotqa SHARED/scifact --out runs/real_sets
 
-Each folder has passages.jsonl, questions.train.jsonl and questions.dev.jsonl (id, question, supporting: gold passages).
-Gold passages are positives, negatives are mined by the base; both trainers get the same instances, batches, epochs and
-learning rate. Every encoder is trained and every evaluation made once: run it again after a kill. Prints, for each set,
-paired differences over dev questions with 95 % bootstrap intervals, seed by seed and over the seeds' means.
+Each folder has passages.jsonl, questions.train.jsonl and questions.dev.jsonl (id, question, supporting: gold
+passages). Gold passages are positives, negatives are mined by the base; both trainers get the same instances, batch
+size, epochs and learning rate, and draw their own batches. Every encoder is trained and every evaluation made once: run
+it again after a kill. Prints, for each set, paired differences over dev questions with 95 % bootstrap intervals, seed by
+seed and over the seeds' means.
 """
 
 import argparse
@@ -18,9 +19,10 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback
 
+from agentic_r.artifacts.fingerprint import fingerprint_files
 from agentic_r.artifacts.jsonl import read_jsonl, write_json, write_jsonl
 from agentic_r.artifacts.progress import terminal_progress
 from agentic_r.artifacts.records import read_records
@@ -53,11 +55,11 @@ def main() -> None:
 
 def compare(data: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Return the differences of one set."""
+    keep_settings(data, options)
     values: dict[str, list[Mapping[str, float]]] = {"base": [], "ours": [], "peer": []}
     for seed in range(options.seeds):
         config = training(data, options, seed=seed)
-        if not (config.folder / "manifest.json").exists():
-            train_alone(config, progress=terminal_progress())
+        train_alone(config, progress=terminal_progress())
         prepared = config.folder / "prepared"
         peer = config.folder / "peer"
         if not peer.exists():
@@ -78,6 +80,17 @@ def compare(data: Path, options: argparse.Namespace) -> dict[str, Any]:
             for one, other in pairs
         },
     }
+
+
+def keep_settings(data: Path, options: argparse.Namespace) -> None:
+    """Write what the kept results are made from; refuse a folder whose results are of something else."""
+    config = training(data, options, seed=0)
+    made = config.model_dump(mode="json", include={"encoder", "mining", "contrastive"})
+    made["data"] = fingerprint_files(sorted(data.glob("*.jsonl")))
+    file = options.out / data.name / "settings.json"
+    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != made:
+        raise SystemExit(f"{file}: results of other settings or data; give another --out")
+    write_json(file, made)
 
 
 def training(data: Path, options: argparse.Namespace, *, seed: int) -> RetrieverConfig:
@@ -114,7 +127,7 @@ def pairs_file(data: Path, out: Path) -> Path:
 
 
 def train_peer(prepared: Path, folder: Path, config: RetrieverConfig) -> None:
-    """Train by sentence-transformers' trainer and cached loss, from the same instances; negatives are topped up.
+    """Train by sentence-transformers' trainer and its usual loss, from the same instances; negatives are topped up.
 
     Its columns need as many negatives in every row: where mining found fewer, the last one is repeated, and rows
     without any are left out (counted on standard output).
@@ -144,7 +157,7 @@ def train_peer(prepared: Path, folder: Path, config: RetrieverConfig) -> None:
         dataloader_pin_memory=False,
         seed=config.seed,
     )
-    loss = CachedMultipleNegativesRankingLoss(encoder.model, scale=1 / trained.temperature, mini_batch_size=8)
+    loss = MultipleNegativesRankingLoss(encoder.model, scale=1 / trained.temperature)
     trainer = SentenceTransformerTrainer(
         model=encoder.model, args=arguments, train_dataset=Dataset.from_dict(columns), loss=loss
     )
