@@ -5,8 +5,8 @@
 Each folder has passages.jsonl, questions.train.jsonl and questions.dev.jsonl (id, question, supporting: gold
 passages). Gold passages are positives, negatives are mined by the base; both trainers get the same instances, batch
 size, epochs and learning rate, and draw their own batches. Every encoder is trained and every evaluation made once: run
-it again after a kill. Prints, for each set, paired differences over dev questions with 95 % bootstrap intervals, seed by
-seed and over the seeds' means.
+it again after a kill. Prints, for each set, paired differences over dev questions with 95 % bootstrap intervals, seed
+by seed and over the seeds' means.
 """
 
 import argparse
