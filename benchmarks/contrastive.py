@@ -4,9 +4,11 @@
 
 Both sides train the same seeded BERT of MiniLM's shape on the same batches (16 queries x 16 passages), each run in its
 own process: ours through ``train_retriever``, the peer as CachedMultipleNegativesRankingLoss in its trainer at its best
-mini-batch size. ``natural`` has instances as the loop writes them (one positive, 15 of a query's BM25 candidates, up to
-two positives a question) in the default sampler's order; ``unique`` has equal lengths and no repeats. A passage counts
-each time that an instance names it. Time is CPU time of one thread: other work on the machine distorts it least.
+mini-batch size. Ours has the heap that ``agentic-r train`` gives it; the peer is run with that heap too, and the better
+of its times and of its peaks count. ``natural`` has instances as the loop writes them (one positive, 15 of a query's
+BM25 candidates, up to two positives a question) in the default sampler's order; ``unique`` has equal lengths and no
+repeats. A passage counts each time that an instance names it. Time is CPU time of one thread: other work on the machine
+distorts it least.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,6 +38,7 @@ from agentic_r.contrastive.steps import identities_of
 from agentic_r.contrastive.trainer import train_retriever
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
+from agentic_r.heap import compact_heap, name_of_libc
 from agentic_r.index.bm25 import Bm25Index, build_bm25_index
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
@@ -78,14 +82,14 @@ def compare(folder: Path, options: argparse.Namespace, shares: dict[str, Any]) -
     """Find the peer's best mini-batch size in each case, then alternate both sides."""
     measured: dict[str, Any] = {"shares": shares}
     ratios, memory = {}, []
+    heap = compact_heap(os.environ, libc=name_of_libc())
     for case in CASES:
         tried = {size: run(folder, case, f"peer-{size}", options) for size in options.mini_batches}
         best = min(tried, key=lambda size: tried[size].seconds_a_step)
         peer, ours = [tried[best]], []
-        for number in range(options.rounds):
-            ours.append(run(folder, case, "ours", options))
-            if number:
-                peer.append(run(folder, case, f"peer-{best}", options))
+        for _ in range(options.rounds):
+            ours.append(run(folder, case, "ours", options, heap=heap))
+            peer.append(run(folder, case, f"peer-{best}", options, heap=heap))
         fastest = {"ours": min(one.seconds_a_step for one in ours), "peer": min(one.seconds_a_step for one in peer)}
         ratios[case] = fastest["peer"] / fastest["ours"]
         memory.append(min(one.peak_bytes for one in peer) / max(one.peak_bytes for one in ours))
@@ -94,10 +98,11 @@ def compare(folder: Path, options: argparse.Namespace, shares: dict[str, Any]) -
             "peak_bytes": {"ours": max(one.peak_bytes for one in ours), "peer": min(one.peak_bytes for one in peer)},
             "peer_mini_batch": best,
             "peer_seconds": {size: one.seconds_a_step for size, one in tried.items()},
+            "peer_peak_bytes": {size: one.peak_bytes for size, one in tried.items()},
         }
     if options.switches:
         whole = measured["natural"]["passages_per_s"]["ours"]
-        switched = {name: run(folder, "natural", name, options) for name in SWITCHES}
+        switched = {name: run(folder, "natural", name, options, heap=heap) for name in SWITCHES}
         measured["share_of_speed_without"] = {
             name: QUERIES * PASSAGES / one.seconds_a_step / whole for name, one in switched.items()
         }
@@ -111,13 +116,21 @@ def compare(folder: Path, options: argparse.Namespace, shares: dict[str, Any]) -
     }
 
 
-def run(folder: Path, case: str, side: str, options: argparse.Namespace) -> Measured:
+def run(
+    folder: Path, case: str, side: str, options: argparse.Namespace, *, heap: Mapping[str, str] = MappingProxyType({})
+) -> Measured:
     """Run one side in its own process; its last line of output is the measurement."""
     command = [sys.executable, __file__, "--data", str(options.data), "--steps", str(options.steps)]
     if options.activation_bytes is not None:
         command += ["--activation-bytes", str(options.activation_bytes)]
     command += ["--worker", str(folder), case, side]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = {
+        **os.environ,
+        **heap,
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     found = Measured(**json.loads(done.stdout.splitlines()[-1]))
     print(f"{case} {side}: {found.seconds_a_step:.2f} s, {found.peak_bytes / 1e9:.2f} GB", file=sys.stderr, flush=True)

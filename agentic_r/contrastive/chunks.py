@@ -13,6 +13,7 @@ pass goes from long to short and each chunk fits where the one before it was: th
 Shapes: N texts, T tokens, D dimensions.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,15 +23,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from agentic_r.contrastive.packing import enable_packing, pack
+from agentic_r.contrastive.packing import enable_packing, number_words, pack
 from agentic_r.encoder.bi_encoder import Features
 
 __all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "join_features", "keep_within"]
 
-# Kept floats of a BERT layer with dropout in training, measured: 30 units a token at 122 tokens a text, where a
-# third are the (heads x length) attention weights, kept three times.
+# Kept floats of a BERT layer with dropout in training, measured at 32 to 256 tokens a text: under 20 units a token, and
+# the (heads x length) attention weights: twice and a mask of bytes where packed, three times in torch's own attention.
 _FLOATS_PER_UNIT = 20
-_ATTENTION_COPIES = 3
+_ATTENTION_COPIES, _PACKED_ATTENTION_COPIES = 3.0, 2.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,21 @@ class ChunkedEncoder(nn.Module):
 
     def forward(self, texts: Features) -> Tensor:
         """Return vectors (N, D) in the order of the padded (N, T) features given."""
+        words_WD = None
+        if self.is_unpadded:
+            texts, words_WD = number_words(self.model, texts)
         order_N, chunks = cut_chunks(texts, fits=self._fits)
         chunks.reverse()
         num_kept = keep_within([self._bytes(chunk) for chunk in chunks], self.limits.activation_bytes)
         num_twice = len(chunks) - num_kept
-        parts = [checkpoint(self._vectors, chunk, use_reentrant=False) for chunk in chunks[:num_twice]]
-        parts += [self._vectors(chunk) for chunk in chunks[num_twice:]]
+        parts = [checkpoint(self._vectors, chunk, words_WD, use_reentrant=False) for chunk in chunks[:num_twice]]
+        parts += [self._vectors(chunk, words_WD) for chunk in chunks[num_twice:]]
         return torch.cat(parts[::-1])[order_N.argsort()]
 
-    def _vectors(self, chunk: Features) -> Tensor:
+    def _vectors(self, chunk: Features, words_WD: Tensor | None) -> Tensor:
         given = dict(chunk)  # a copy, since the model writes into it
-        if self._first_position is not None:
-            given = pack(chunk, first_position=self._first_position)
+        if self._first_position is not None and words_WD is not None:
+            given = pack(chunk, words_WD, first_position=self._first_position)
         vectors: Tensor = self.model(given)["sentence_embedding"]
         return vectors
 
@@ -101,8 +105,9 @@ class ChunkedEncoder(nn.Module):
         if not self.limits.keeps_layers:
             width: int = shape.hidden_size
             return 4 * num_tokens * layers * width
-        floats: int = _FLOATS_PER_UNIT * shape.hidden_size + _ATTENTION_COPIES * shape.num_attention_heads * length
-        return 4 * num_tokens * layers * floats
+        copies = _PACKED_ATTENTION_COPIES if self.is_unpadded else _ATTENTION_COPIES
+        floats: float = _FLOATS_PER_UNIT * shape.hidden_size + copies * shape.num_attention_heads * length
+        return math.ceil(4 * num_tokens * layers * floats)
 
 
 def cut_chunks(features: Features, *, fits: Callable[[int, int], bool]) -> tuple[Tensor, list[Features]]:

@@ -6,8 +6,10 @@ attention, is left padded: the proof's short texts would not show the difference
 only; sentence-transformers' own pooling reads the borders (``cu_seq_lens_q``). Which texts form a chunk is
 ``chunks.py``'s business.
 
-Shapes: 1 row, H heads, N tokens of all texts, E units a head.
+Shapes: 1 row, H heads, N tokens of all texts, E units a head, W distinct words of a step, D units a word.
 """
+
+from typing import NamedTuple
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -19,13 +21,20 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from agentic_r.encoder.bi_encoder import Features
 
-__all__ = ["enable_packing", "pack"]
+__all__ = ["NumberedWords", "enable_packing", "number_words", "pack"]
 
 _NAME = "agentic_r_packed"
 _TOLERANCE = 1e-4  # of a component of a unit vector; wrong positions or borders differ by far more
 _PROBE_LENGTHS = (3, 7, 5)
 _UNKNOWN_KINDS = ("sliding_window", "softcap", "s_aux")  # as layers hand them to an attention: it is not this one
 _UNKNOWN_SETTINGS = ("sliding_window", "local_attention", "attention_window", "attn_logit_softcapping")
+
+
+class NumberedWords(NamedTuple):
+    """Features whose ``input_ids`` are rows of ``words_WD``."""
+
+    features: Features
+    words_WD: Tensor
 
 
 def enable_packing(model: SentenceTransformer) -> int | None:
@@ -51,7 +60,9 @@ def enable_packing(model: SentenceTransformer) -> int | None:
     try:
         backbone.set_attn_implementation(_NAME)
         for first_position in dict.fromkeys((0, (backbone.config.pad_token_id or 0) + 1)):
-            found = _vectors(model, dict(probe)), _vectors(model, pack(probe, first_position=first_position))
+            numbered, words_WD = number_words(model, probe)
+            packed = pack(numbered, words_WD, first_position=first_position)
+            found = _vectors(model, dict(probe)), _vectors(model, packed)
             if all(bool((expected - vectors).abs().max() < _TOLERANCE) for vectors in found):
                 return first_position
     except (TypeError, ValueError, RuntimeError, IndexError):  # what models say that cannot be called so
@@ -60,14 +71,27 @@ def enable_packing(model: SentenceTransformer) -> int | None:
     return None
 
 
-def pack(features: Features, *, first_position: int) -> Features:
-    """Return padded (B, T) features as one row of their N real tokens, with positions and borders."""
+def number_words(model: SentenceTransformer, features: Features) -> NumberedWords:
+    """Look every distinct word of a step up once, so that the table gets one gradient a step and not one a chunk.
+
+    Returns:
+        The features with places among the distinct words for ``input_ids``, and those words' vectors (W, D).
+    """
+    ids_W, places = torch.unique(features["input_ids"], return_inverse=True)
+    backbone = model.transformers_model
+    assert backbone is not None, "the encoder's first module is a Transformer"
+    words_WD: Tensor = backbone.get_input_embeddings()(ids_W)
+    return NumberedWords({**features, "input_ids": places}, words_WD)
+
+
+def pack(features: Features, words_WD: Tensor, *, first_position: int) -> Features:
+    """Return padded (B, T) numbered features as one row of their N real tokens, with positions and borders."""
     mask_BT = features["attention_mask"].bool()
     lengths_B = mask_BT.sum(1)
     positions_BT = mask_BT.cumsum(1) - 1 + first_position
     borders = functional.pad(lengths_B.cumsum(0), (1, 0)).int()
     return {
-        "input_ids": features["input_ids"][mask_BT][None],
+        "inputs_embeds": functional.embedding(features["input_ids"][mask_BT][None], words_WD),
         "position_ids": positions_BT[mask_BT][None],
         "cu_seq_lens_q": borders,
     }
@@ -98,13 +122,30 @@ def _attend(
     lengths = cu_seq_lens_q.diff().tolist()
     sides = (torch.split(part, lengths, 2) for part in (query, key, value))
     grouped = key.shape[1] != query.shape[1]
-    parts = [
-        functional.scaled_dot_product_attention(
-            one_query, one_key, one_value, dropout_p=dropout, scale=scaling, is_causal=causal, enable_gqa=grouped
-        )
-        for one_query, one_key, one_value in zip(*sides, strict=True)
-    ]
+    if dropout and not causal and not grouped:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        parts = [_attend_with_dropout(*side, dropout=dropout, scale=scale) for side in zip(*sides, strict=True)]
+    else:
+        parts = [
+            functional.scaled_dot_product_attention(
+                one_query, one_key, one_value, dropout_p=dropout, scale=scaling, is_causal=causal, enable_gqa=grouped
+            )
+            for one_query, one_key, one_value in zip(*sides, strict=True)
+        ]
     return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
+
+
+def _attend_with_dropout(query: Tensor, key: Tensor, value: Tensor, *, dropout: float, scale: float) -> Tensor:
+    """Attend as torch does under dropout, in less time: its own draws a number of 53 bits for every weight."""
+    weights = ((scale * query) @ key.transpose(-2, -1)).softmax(-1)
+    return (weights * _kept(weights.shape, dropout)) @ (value / (1 - dropout))
+
+
+def _kept(shape: torch.Size, dropout: float) -> Tensor:
+    """Draw which elements stay: each with 16 random bits of torch's generator, so that a replay draws the same."""
+    count = shape.numel()
+    words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    return (words.view(torch.int16)[:count] >= round(dropout * 2**16) - 2**15).view(shape)
 
 
 def _probe(model: SentenceTransformer) -> Features:

@@ -94,8 +94,9 @@ def test_what_does_not_fit_the_budget_alone_is_computed_twice(encoder):
 
 def test_packed_texts_hold_no_padding_and_start_their_positions_anew():
     mask = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
-    packed = pack({"input_ids": torch.arange(9).reshape(3, 3), "attention_mask": mask}, first_position=2)
-    assert packed["input_ids"].tolist() == [[0, 1, 4, 5, 6, 7, 8]]
+    numbered = {"input_ids": torch.arange(9).reshape(3, 3), "attention_mask": mask}
+    packed = pack(numbered, 10.0 * torch.arange(9)[:, None], first_position=2)
+    assert packed["inputs_embeds"].squeeze().tolist() == [0, 10, 40, 50, 60, 70, 80]
     assert packed["position_ids"].tolist() == [[2, 3, 2, 3, 2, 3, 4]]
     assert packed["cu_seq_lens_q"].tolist() == [0, 2, 4, 7]
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import ModernBertConfig, ModernBertModel
 
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits
-from agentic_r.contrastive.packing import _attend, enable_packing
+from agentic_r.contrastive.packing import _attend, enable_packing, number_words
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.types import Passage
 
@@ -68,3 +68,49 @@ def test_a_layer_that_hands_over_a_window_or_a_cap_is_refused_whatever_its_confi
     one_1H5E = torch.ones(1, 1, 5, 2)
     with pytest.raises(ValueError, match=name):
         _attend(nn.Module(), *[one_1H5E] * 3, None, cu_seq_lens_q=torch.tensor([0, 5]), is_causal=False, **{name: 3})
+
+
+def test_a_word_that_comes_twice_in_a_step_is_looked_up_once(tmp_path):
+    bert = tiny_encoder(WORDS, folder=tmp_path)
+    ids = torch.tensor([[7, 5, 7], [5, 9, 5]])
+    numbered, words_WD = number_words(bert.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    table = bert.model.transformers_model.get_input_embeddings().weight
+    assert numbered["input_ids"].tolist() == [[1, 0, 1], [0, 2, 0]]
+    assert torch.equal(words_WD, table[[5, 7, 9]])
+
+
+def attended(seed: int, *, dropout: float, values: torch.Tensor | None = None) -> torch.Tensor:
+    """Two texts of 200 and 56 tokens, one head of 256 units; by default every value is a unit vector of its own."""
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 1, 1, 256, 256)
+    values = torch.eye(256)[None, None] if values is None else values
+    torch.manual_seed(seed)
+    borders = torch.tensor([0, 200, 256])
+    found, _ = _attend(nn.Module(), query, key, values, None, dropout=dropout, cu_seq_lens_q=borders, is_causal=False)
+    return found[0, :, 0]
+
+
+def test_dropout_leaves_out_its_share_of_attention_weights_and_scales_the_others():
+    weights, dropped = attended(0, dropout=0.0), attended(0, dropout=0.25)
+    inside = torch.zeros(256, 256, dtype=torch.bool)
+    inside[:200, :200] = inside[200:, 200:] = True
+    is_kept = dropped[inside] != 0
+    assert not dropped[~inside].any()
+    torch.testing.assert_close(dropped[inside][is_kept], weights[inside][is_kept] / 0.75)
+    assert abs(is_kept.float().mean() - 0.75) < 0.01  # of 43,136 draws: nearly five standard deviations
+    of_lane = [is_kept[lane::4].float().mean() for lane in range(4)]  # four draws come from one word of 64 bits
+    assert max(abs(share - 0.75) for share in of_lane) < 0.02
+
+
+def test_the_same_state_of_the_generator_drops_the_same_weights():
+    assert torch.equal(attended(3, dropout=0.5), attended(3, dropout=0.5))
+    assert not torch.equal(attended(3, dropout=0.5), attended(4, dropout=0.5))
+
+
+def test_the_gradient_under_dropout_is_that_of_the_weights_that_stay():
+    torch.manual_seed(1)
+    values = torch.randn(1, 1, 256, 256, requires_grad=True)
+    found = attended(5, dropout=0.25, values=values)
+    upstream = torch.randn(256, 256)
+    (gradient,) = torch.autograd.grad((found * upstream).sum(), values)
+    torch.testing.assert_close(gradient[0, 0], attended(5, dropout=0.25).T @ upstream, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,50 @@
+"""The heap of a training process: chosen once, and never against the user."""
+
+import subprocess
+import sys
+
+import pytest
+
+from agentic_r.heap import compact_heap, name_of_libc
+
+GLIBC = "glibc 2.36"
+
+
+def test_glibc_is_told_to_keep_no_caches_of_small_blocks():
+    added = compact_heap({}, libc=GLIBC)
+    assert added == {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"}
+
+
+def test_a_process_that_has_it_is_not_started_again():
+    assert compact_heap(compact_heap({}, libc=GLIBC), libc=GLIBC) == {}
+
+
+@pytest.mark.parametrize(
+    "environment", [{"GLIBC_TUNABLES": "glibc.malloc.tcache_count=3"}, {"LD_PRELOAD": "libjemalloc.so.2"}]
+)
+def test_what_the_user_chose_stays(environment):
+    assert compact_heap(environment, libc=GLIBC) == {}
+
+
+def test_other_tunables_stay_beside_it():
+    added = compact_heap({"GLIBC_TUNABLES": "glibc.elision.enable=0"}, libc=GLIBC)
+    assert added["GLIBC_TUNABLES"].startswith("glibc.elision.enable=0:glibc.malloc.")
+
+
+def test_another_libc_is_left_alone():
+    assert compact_heap({}, libc="") == {}
+
+
+@pytest.mark.skipif(not name_of_libc().startswith("glibc"), reason="needs glibc")
+def test_a_process_is_started_again_once_with_the_arguments_it_had():
+    script = (
+        "import os, sys; print(os.getpid(), sys.argv[1], os.environ.get('GLIBC_TUNABLES', ''), flush=True)\n"
+        "from agentic_r.heap import restart_with_compact_heap; restart_with_compact_heap()\n"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "an argument"], env=environment, capture_output=True, text=True, check=True
+    )
+    first, second = done.stdout.splitlines()
+    assert "tcache_count=0" not in first
+    assert second == f"{first}glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
