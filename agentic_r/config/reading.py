@@ -109,6 +109,10 @@ def _load(kind: type[_Root], path: Path, overrides: tuple[str, ...], environment
     given = {override.partition("=")[0]: override for override in overrides}
     for override in overrides:
         _apply(tree, override)
+    if kind is RetrieverConfig and "instances" not in tree and {"data", "agent"} <= tree.keys():
+        raise ConfigError(f"{path}: is a whole run's; use it with agentic-r run")
+    if kind is RunConfig and "instances" in tree and "data" not in tree:
+        raise ConfigError(f"{path}: trains a retriever alone; use it with agentic-r train retriever")
     try:
         context = {"environment": os.environ if environment is None else environment}
         return kind.model_validate(_without_empty(tree), context=context)

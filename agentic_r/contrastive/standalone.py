@@ -114,6 +114,8 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
     found = read_instances(config.instances, pool=pool)
     dev = None if config.dev_instances is None else read_instances(config.dev_instances, pool=found.passages)
     passages = found.passages if dev is None else dev.passages
+    if dev is not None:
+        _refuse_trained_queries(config, found.instances, dev.instances)
     _count(stage, found)
     progress.end(f"{len(found.instances)} instances from {found.num_rows} rows, {len(passages)} passages")
     encoder = load_pretrained(config.encoder, config.folder / "cache", in_float32=True)
@@ -125,6 +127,24 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
     write_records(folder / "passages.jsonl", [passages[name] for name in sorted(passages)])
     write_records(folder / "dev.jsonl", [] if dev is None else dev.instances)
     write_json(done, {"counts": stage.counts, "skipped": stage.skipped})
+
+
+def _refuse_trained_queries(
+    config: RetrieverConfig, instances: Sequence[TrainingInstance], dev: Sequence[TrainingInstance]
+) -> None:
+    """A dev score of queries that are trained on shows nothing."""
+
+    def text(item: TrainingInstance) -> tuple[str, ...]:
+        return tuple(" ".join(part.lower().split()) for part in (item.question, item.query, *item.history))
+
+    trained = {text(item) for item in instances}
+    queries = {text(item): item.query for item in dev}
+    both = [query for key, query in queries.items() if key in trained]
+    if both:
+        raise DataError(
+            f"{config.dev_instances}: {len(both)} of {len(queries)} queries are also in {config.instances} "
+            f"(the first: {both[0][:80]!r}); take them out of one of the files"
+        )
 
 
 def _count(stage: StageFolder, found: OwnInstances) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_r.config import load_config
+from agentic_r.config import load_config, load_retriever_config
 from agentic_r.errors import ConfigError
 
 CONFIG = """name: n
@@ -114,3 +114,13 @@ def test_any_override_is_taken_or_refused(tmp_path_factory, text):
     with contextlib.suppress(ConfigError):
         read = load_config(path, (f"evaluation.bootstrap_samples={text}",))
         assert read.evaluation.bootstrap_samples >= 1
+
+
+def test_a_configuration_of_the_other_command_names_that_command(tmp_path):
+    alone, whole = tmp_path / "alone.yaml", tmp_path / "whole.yaml"
+    alone.write_text("name: mine\ninstances: pairs.jsonl\nencoder: {kind: pretrained, path: some}\n")
+    whole.write_text("name: mine\ndata: {kind: tiny_world}\nagent: {}\nencoder: {kind: scratch}\n")
+    with pytest.raises(ConfigError, match=r"trains a retriever alone; use it with agentic-r train retriever$"):
+        load_config(alone)
+    with pytest.raises(ConfigError, match=r"is a whole run's; use it with agentic-r run$"):
+        load_retriever_config(whole)

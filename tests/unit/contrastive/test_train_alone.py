@@ -84,6 +84,13 @@ def test_too_few_instances_are_refused(config):
         train_alone(load_retriever_config(config, ("contrastive.min_instances=9",)), progress=Silent())
 
 
+def test_a_dev_query_that_is_trained_on_is_refused(config, folder, tmp_path):
+    rows = [{"query": "W1  w3", "positive": "p9"}, {"query": "w9 w3", "positive": "p9"}]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=r"1 of 2 queries are also in .*pairs\.jsonl \(the first: 'W1  w3'\)"):
+        train_alone(load_retriever_config(config, (f"dev_instances={tmp_path}/dev.jsonl",)), progress=Silent())
+
+
 def test_the_command_prints_one_object(config):
     done = CliRunner().invoke(app, ["train", "retriever", str(config), "--json"])
     assert done.exit_code == 0, done.output
