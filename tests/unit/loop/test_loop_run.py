@@ -9,8 +9,9 @@ from agentic_r.artifacts.progress import Silent
 from agentic_r.artifacts.stage import read_manifest
 from agentic_r.config import RunConfig
 from agentic_r.errors import ConfigError, DataError, StaleError
+from agentic_r.loop.layout import plan_stages
 from agentic_r.loop.preview import preview
-from agentic_r.loop.run import run
+from agentic_r.loop.run import has_work, run
 
 
 class Notes(Silent):
@@ -143,3 +144,14 @@ def test_a_dry_run_says_what_is_done_stale_and_to_do_and_changes_nothing(config)
     assert sorted(os.walk(config().folder)) == listed
     text = preview(config(), until="bm25").text()
     assert text.endswith("stages:\n  done      corpus\n  to do     bm25")
+
+
+def test_a_stage_has_work_until_it_is_finished_or_can_be_taken_over(config):
+    def waiting(settings):
+        return [plan.name for plan in plan_stages(settings)[:2] if has_work(settings, plan)]
+
+    assert waiting(config("old")) == ["corpus", "bm25"]
+    go(config("old"), until="corpus")
+    assert waiting(config("old")) == ["bm25"]
+    assert waiting(config("new", reuse=[config("old").folder])) == ["bm25"]
+    assert waiting(config("other", reuse=[config("old").folder], seed=1)) == ["corpus", "bm25"]
