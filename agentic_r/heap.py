@@ -6,14 +6,18 @@ fit. A training on CPU then holds twice the memory that lives in it (docs/log.md
 is as fast. glibc reads the setting when a process starts, so the process starts itself once more.
 """
 
+import ctypes
 import os
 import sys
 from collections.abc import Mapping
 
-__all__ = ["compact_heap", "name_of_libc", "restart_with_compact_heap"]
+__all__ = ["compact_heap", "give_back_free_heap", "name_of_libc", "restart_with_compact_heap"]
 
 _VARIABLE = "GLIBC_TUNABLES"
 _SETTINGS = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
+_KEPT_PROGRAMS = {
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"
+}  # of 1024: one a shape, and a text's length is part of a shape
 
 
 def compact_heap(environment: Mapping[str, str], *, libc: str) -> dict[str, str]:
@@ -27,7 +31,8 @@ def compact_heap(environment: Mapping[str, str], *, libc: str) -> dict[str, str]
     is_chosen = "glibc.malloc" in given or "LD_PRELOAD" in environment
     if not libc.startswith("glibc") or is_chosen:
         return {}
-    return {_VARIABLE: f"{given}:{_SETTINGS}" if given else _SETTINGS}
+    kept = {name: value for name, value in _KEPT_PROGRAMS.items() if name not in environment}
+    return {_VARIABLE: f"{given}:{_SETTINGS}" if given else _SETTINGS, **kept}
 
 
 def restart_with_compact_heap() -> None:
@@ -35,6 +40,15 @@ def restart_with_compact_heap() -> None:
     added = compact_heap(os.environ, libc=name_of_libc())
     if added:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **added})
+
+
+def give_back_free_heap() -> None:
+    """Return what is free between the blocks in use to the system; does nothing on another libc.
+
+    For the end of a phase whose small leftovers keep large freed blocks apart. Memory used again is fetched again.
+    """
+    if name_of_libc().startswith("glibc"):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def name_of_libc() -> str:

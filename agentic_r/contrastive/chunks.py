@@ -23,8 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from agentic_r.contrastive.linear import is_quicker_here, use_onednn
 from agentic_r.contrastive.packing import enable_packing, number_words, pack
 from agentic_r.encoder.bi_encoder import Features
+from agentic_r.heap import give_back_free_heap
 
 __all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "join_features", "keep_within"]
 
@@ -62,6 +64,8 @@ class ChunkedEncoder(nn.Module):
         self.model = model
         self.limits = limits
         self._first_position = enable_packing(model) if unpadded else None
+        if model.device.type == "cpu" and is_quicker_here():
+            use_onednn(model)
 
     @property
     def is_unpadded(self) -> bool:
@@ -79,6 +83,8 @@ class ChunkedEncoder(nn.Module):
         num_twice = len(chunks) - num_kept
         parts = [checkpoint(self._vectors, chunk, words_WD, use_reentrant=False) for chunk in chunks[:num_twice]]
         parts += [self._vectors(chunk, words_WD) for chunk in chunks[num_twice:]]
+        if num_twice:
+            give_back_free_heap()  # chunks leave small blocks behind, between which the next, longer one does not fit
         return torch.cat(parts[::-1])[order_N.argsort()]
 
     def _vectors(self, chunk: Features, words_WD: Tensor | None) -> Tensor:

@@ -19,6 +19,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from agentic_r.contrastive.dropout import draw_kept, use_quick_dropout
 from agentic_r.encoder.bi_encoder import Features
 
 __all__ = ["NumberedWords", "enable_packing", "number_words", "pack"]
@@ -40,7 +41,7 @@ class NumberedWords(NamedTuple):
 def enable_packing(model: SentenceTransformer) -> int | None:
     """Let a model read packed chunks, if it gives the same vectors so.
 
-    Padded input stays possible: without borders the attention is torch's own.
+    Padded input stays possible: without borders the attention is torch's own. Its dropout layers become quick ones.
 
     Returns:
         The number of a text's first position, or None where the model must be given padded texts (it is left as it
@@ -64,6 +65,7 @@ def enable_packing(model: SentenceTransformer) -> int | None:
             packed = pack(numbered, words_WD, first_position=first_position)
             found = _vectors(model, dict(probe)), _vectors(model, packed)
             if all(bool((expected - vectors).abs().max() < _TOLERANCE) for vectors in found):
+                use_quick_dropout(model)
                 return first_position
     except (TypeError, ValueError, RuntimeError, IndexError):  # what models say that cannot be called so
         pass
@@ -136,16 +138,9 @@ def _attend(
 
 
 def _attend_with_dropout(query: Tensor, key: Tensor, value: Tensor, *, dropout: float, scale: float) -> Tensor:
-    """Attend as torch does under dropout, in less time: its own draws a number of 53 bits for every weight."""
+    """Attend as torch does under dropout, with the draws of ``dropout.py``."""
     weights = ((scale * query) @ key.transpose(-2, -1)).softmax(-1)
-    return (weights * _kept(weights.shape, dropout)) @ (value / (1 - dropout))
-
-
-def _kept(shape: torch.Size, dropout: float) -> Tensor:
-    """Draw which elements stay: each with 16 random bits of torch's generator, so that a replay draws the same."""
-    count = shape.numel()
-    words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-    return (words.view(torch.int16)[:count] >= round(dropout * 2**16) - 2**15).view(shape)
+    return (weights * draw_kept(weights.shape, dropout)) @ (value / (1 - dropout))
 
 
 def _probe(model: SentenceTransformer) -> Features:

@@ -236,7 +236,7 @@ def _arguments(
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=math.ceil(config.warmup_ratio * num_steps),
-        optim="adamw_torch",
+        optim="adamw_torch_fused",  # in place: torch's other one holds two more copies of the largest weight
         weight_decay=0.0,
         max_grad_norm=1.0,  # as in the published training: the Trainer's default
         save_strategy="steps",

@@ -10,9 +10,14 @@ from agentic_r.heap import compact_heap, name_of_libc
 GLIBC = "glibc 2.36"
 
 
-def test_glibc_is_told_to_keep_no_caches_of_small_blocks():
+def test_glibc_is_told_to_keep_no_caches_of_small_blocks_and_onednn_few_programs():
     added = compact_heap({}, libc=GLIBC)
-    assert added == {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"}
+    settings = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
+    assert added == {"GLIBC_TUNABLES": settings, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+
+
+def test_the_number_of_programs_that_the_user_chose_stays():
+    assert list(compact_heap({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "8"}, libc=GLIBC)) == ["GLIBC_TUNABLES"]
 
 
 def test_a_process_that_has_it_is_not_started_again():
