@@ -34,7 +34,6 @@ from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.config import Bm25Config, ContrastiveConfig, PretrainedEncoder
 from agentic_r.contrastive.batches import make_batch, plan_steps
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits
-from agentic_r.contrastive.linear import is_quicker_here
 from agentic_r.contrastive.loss import info_nce
 from agentic_r.contrastive.steps import identities_of
 from agentic_r.contrastive.trainer import train_retriever
@@ -42,6 +41,7 @@ from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
 from agentic_r.heap import compact_heap, name_of_libc
 from agentic_r.index.bm25 import Bm25Index, build_bm25_index
+from agentic_r.onednn import is_quicker_here
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
 QUERIES, PASSAGES, MAX_TOKENS = 16, 16, 256
@@ -326,7 +326,7 @@ def train_ours(folder: Path, case: Case, times: list[float], side: str, options:
     may_use_onednn = is_quicker_here() and side != "onednn"
     with (
         tempfile.TemporaryDirectory() as out,
-        patch("agentic_r.contrastive.chunks.is_quicker_here", return_value=may_use_onednn),
+        patch("agentic_r.onednn.is_quicker_here", return_value=may_use_onednn),
     ):
         train_retriever(
             folder / "encoder",

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from agentic_r.contrastive.linear import is_quicker_here, use_onednn
 from agentic_r.contrastive.packing import enable_packing, number_words, pack
 from agentic_r.encoder.bi_encoder import Features
 from agentic_r.heap import give_back_free_heap
@@ -64,8 +63,6 @@ class ChunkedEncoder(nn.Module):
         self.model = model
         self.limits = limits
         self._first_position = enable_packing(model) if unpadded else None
-        if model.device.type == "cpu" and is_quicker_here():
-            use_onednn(model)
 
     @property
     def is_unpadded(self) -> bool:

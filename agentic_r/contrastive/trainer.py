@@ -32,6 +32,7 @@ from agentic_r.contrastive.steps import Plan, RetrieverTrainer
 from agentic_r.contrastive.trackers import Numbers, build_trackers
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError
+from agentic_r.onednn import quick_linear
 from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, TrainingInstance
 
@@ -136,7 +137,7 @@ def train_retriever(
     summary = partial(_summary, plan, counts, cut, files, config, num_given=num_given, num_done_before=num_done_before)
     if files.checkpoints.is_finished:
         return summary(seconds=0.0)
-    with _torch_threads(threads), quiet_transformers():
+    with _torch_threads(threads), quiet_transformers(), quick_linear(encoder.model):
         merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
         callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
         numbers = Numbers(files.log, files.dev_log)

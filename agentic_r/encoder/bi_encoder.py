@@ -19,6 +19,7 @@ from agentic_r.encoder.identity import model_fingerprint
 from agentic_r.encoder.settings import EncoderSettings, WeightType, read_settings, write_settings
 from agentic_r.encoder.text import FormattedQuery, fit_query, passage_text, query_text, strip_control_tokens
 from agentic_r.errors import DataError
+from agentic_r.onednn import quick_linear
 from agentic_r.protocols import Vectors
 from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, QueryText
@@ -308,7 +309,7 @@ class BiEncoder:
         vectors_BD = np.zeros((len(ids), self.dimension), dtype=np.float32)
         was_training = self._model.training
         self._model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), quick_linear(self._model):
             for rows in self._passes(ids):
                 pooled_BD = self._model(self._pad([ids[row] for row in rows]))["sentence_embedding"]
                 unit_BD = torch.nn.functional.normalize(pooled_BD.float(), dim=-1)

@@ -25,6 +25,7 @@ from transformers import (
 
 from agentic_r.artifacts.fingerprint import fingerprint_files
 from agentic_r.errors import ConfigError
+from agentic_r.onednn import quick_linear
 from agentic_r.types import Generation, Sampling
 
 __all__ = ["TransformersModel"]
@@ -105,7 +106,7 @@ class TransformersModel:
         stopper = _Stopper(self._stopping(sampling.stop), width=width, device=device)
         is_greedy = sampling.temperature == 0
         plain = GenerationConfig() if is_greedy else GenerationConfig(do_sample=True, top_k=0)  # type: ignore[no-untyped-call]  # transformers' own
-        with _seeded(sampling.seed, device), _configured(self.model, plain):
+        with _seeded(sampling.seed, device), _configured(self.model, plain), quick_linear(self.model):
             out_BT = self.model.generate(  # type: ignore[operator]  # causal models have it, their base class does not
                 input_ids=ids_BT,
                 attention_mask=mask_BT,

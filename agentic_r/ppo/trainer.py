@@ -29,6 +29,7 @@ from agentic_r.artifacts.checkpoints import mark_whole, newest_checkpoint
 from agentic_r.artifacts.jsonl import write_text_atomic
 from agentic_r.config import PpoConfig
 from agentic_r.errors import CollapseError, ConfigError
+from agentic_r.onednn import quick_linear
 from agentic_r.ppo.actor_critic import ActorCritic, TokenScores
 from agentic_r.ppo.experience import ExperienceSource, Minibatch
 from agentic_r.ppo.losses import Experience, ppo_loss
@@ -85,7 +86,8 @@ def train_agent(
     reference.train(mode=False)
     newest = newest_checkpoint(folder)
     source.first_step = newest.step // source.updates_per_step if newest else 0
-    trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
+    with quick_linear(module):
+        trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
 
 
 class _PpoTrainer(Trainer):

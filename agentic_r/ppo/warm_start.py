@@ -25,6 +25,7 @@ from agentic_r.artifacts.checkpoints import mark_whole, newest_checkpoint
 from agentic_r.artifacts.jsonl import write_text_atomic
 from agentic_r.config import WarmStartConfig
 from agentic_r.errors import DataError
+from agentic_r.onednn import quick_linear
 from agentic_r.ppo.batches import sampled_tokens
 from agentic_r.types import Trajectory
 
@@ -77,7 +78,8 @@ def warm_start(
     )
     trainer.remove_callback(PrinterCallback)  # it prints to stdout, where only results go
     newest = newest_checkpoint(folder)
-    trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
+    with quick_linear(model):
+        trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
     model.train(mode=False)
     return len(demonstrations) - len(kept)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from agentic_r.contrastive.linear import OneDnnLinear, is_quicker_here, use_onednn
+from agentic_r.onednn import OneDnn, _Multiplication, is_quicker_here, quick_linear
 
 WIDE, NARROW = 384, 32
 
@@ -26,11 +26,15 @@ def steps(layer: nn.Module, given: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return value, *torch.autograd.grad(value, (given, *layer.parameters()), upstream)
 
 
-@pytest.mark.parametrize("shape", [(1, 300, WIDE), (300, WIDE), (2, 150, WIDE), (1, 5, WIDE)])
-def test_value_and_gradients_are_those_of_torch(layer, shape):
+@pytest.mark.parametrize("shape", [(1, 300, WIDE), (300, WIDE), (2, 150, WIDE)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_value_and_gradients_are_those_of_torch(shape, bias):
     torch.manual_seed(2)
-    given = torch.randn(shape)
-    for ours, expected in zip(steps(OneDnnLinear(layer), given), steps(layer, given), strict=True):
+    layer, given = nn.Linear(WIDE, 2 * WIDE, bias=bias), torch.randn(shape)
+    with OneDnn():
+        found = steps(layer, given)
+        assert type(layer(given.requires_grad_()).grad_fn).__name__ == "_MultiplicationBackward"
+    for ours, expected in zip(found, steps(layer, given), strict=True):
         assert ours.shape == expected.shape
         torch.testing.assert_close(ours, expected, atol=2e-4, rtol=1e-4)  # sums of up to 768 float32 in another order
 
@@ -38,32 +42,40 @@ def test_value_and_gradients_are_those_of_torch(layer, shape):
 def test_layers_that_read_the_same_input_keep_it_once(layer):
     given = torch.randn(1, 300, WIDE, requires_grad=True)
     kept: list[torch.Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
-        OneDnnLinear(layer)(given), OneDnnLinear(layer)(given)
+    with OneDnn(), torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
+        layer(given), layer(given)
     assert {one.data_ptr() for one in kept} == {given.data_ptr(), layer.weight.data_ptr()}
 
 
 def test_a_frozen_layer_passes_the_gradient_on(layer):
     layer.requires_grad_(False)
     given = torch.randn(300, WIDE, requires_grad=True)
-    OneDnnLinear(layer)(given).sum().backward()
+    with OneDnn():
+        layer(given).sum().backward()
     torch.testing.assert_close(given.grad, layer.weight.sum(0).expand(300, WIDE), atol=1e-4, rtol=1e-4)
 
 
-def test_other_types_are_torchs_business(layer):
+def is_by_onednn(layer: nn.Module, given: torch.Tensor) -> bool:
+    with OneDnn():
+        return type(layer(given).grad_fn).__name__ == _Multiplication.__name__ + "Backward"
+
+
+def test_few_rows_narrow_layers_and_other_types_are_torchs_business(layer):
     given = torch.randn(300, WIDE)
-    double = copy.deepcopy(layer).double()
-    assert torch.equal(OneDnnLinear(double)(given.double()), double(given.double()))
+    assert is_by_onednn(layer, given)
+    assert not is_by_onednn(layer, given[:255])
+    assert not is_by_onednn(nn.Linear(WIDE, NARROW), given)
+    assert not is_by_onednn(copy.deepcopy(layer).double(), given.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(OneDnnLinear(layer)(given), layer(given))
+        assert not is_by_onednn(layer, given)
 
 
-def test_only_wide_layers_are_replaced_and_parameters_stay_the_same_objects(layer):
-    model = nn.Sequential(layer, nn.ModuleList([nn.Linear(NARROW, WIDE), nn.Linear(WIDE, WIDE, bias=False)]))
-    names = {name: id(one) for name, one in model.named_parameters()}
-    use_onednn(model)
-    assert [type(one) for one in (model[0], *model[1])] == [OneDnnLinear, nn.Linear, OneDnnLinear]
-    assert {name: id(one) for name, one in model.named_parameters()} == names
+def test_a_model_without_a_wide_layer_is_left_alone(layer, monkeypatch):
+    monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: True)
+    assert isinstance(quick_linear(nn.Sequential(nn.Linear(NARROW, WIDE), layer)), OneDnn)
+    assert not isinstance(quick_linear(nn.Sequential(nn.Linear(NARROW, WIDE))), OneDnn)
+    monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: False)
+    assert not isinstance(quick_linear(layer), OneDnn)
 
 
 @pytest.mark.parametrize(
