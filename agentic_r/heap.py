@@ -10,10 +10,12 @@ import ctypes
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 __all__ = ["compact_heap", "give_back_free_heap", "name_of_libc", "restart_with_compact_heap"]
 
 _VARIABLE = "GLIBC_TUNABLES"
+_STARTED_AGAIN = "AGENTIC_R_STARTED_AGAIN"
 _SETTINGS = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
 _KEPT_PROGRAMS = {
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"
@@ -36,10 +38,14 @@ def compact_heap(environment: Mapping[str, str], *, libc: str) -> dict[str, str]
 
 
 def restart_with_compact_heap() -> None:
-    """Start this process once more, as it was started, if its heap is not yet so; else return."""
+    """Start this process once more, as it was started, if its heap is not yet so; else return.
+
+    Once only, whatever comes of it; where it cannot be, work goes on with the usual heap.
+    """
     added = compact_heap(os.environ, libc=name_of_libc())
-    if added:
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **added})
+    if added and _STARTED_AGAIN not in os.environ:
+        with suppress(OSError):
+            os.execve(sys.executable, sys.orig_argv, {**os.environ, **added, _STARTED_AGAIN: "1"})
 
 
 def give_back_free_heap() -> None:
@@ -53,6 +59,7 @@ def give_back_free_heap() -> None:
 
 def name_of_libc() -> str:
     """Return name and version of the C library, empty where it does not tell."""
-    if sys.platform != "linux" or "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError, AttributeError):  # musl, macOS, Windows
         return ""
-    return os.confstr("CS_GNU_LIBC_VERSION") or ""

@@ -1,7 +1,7 @@
 """What is wrong with a tree of settings, in the user's words: where, what, and what to do, on one line.
 
 Owns the wording of what pydantic finds, and the keys that a mistyped one may have meant. Which settings there are is
-``config.py``'s.
+``config``'s.
 """
 
 import difflib

@@ -1,6 +1,6 @@
 """Environment variables inside a configuration's paths: ``${NAME}`` and ``${NAME:-default}``.
 
-Owns their syntax. Which settings are paths is ``config.py``'s; the environment is the caller's.
+Owns their syntax. Which settings are paths is ``config``'s; the environment is the caller's.
 """
 
 import re

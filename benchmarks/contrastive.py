@@ -41,11 +41,12 @@ from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
 from agentic_r.heap import compact_heap, name_of_libc
 from agentic_r.index.bm25 import Bm25Index, build_bm25_index
-from agentic_r.onednn import is_quicker_here
+from agentic_r.onednn import is_quicker_here, quick_linear
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
 QUERIES, PASSAGES, MAX_TOKENS = 16, 16, 256
 CASES = ("natural", "unique")
+HEAP_NAMES = ("GLIBC_TUNABLES", "LD_PRELOAD", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 SWITCHES = ("recompute-all", "padded", "columns", "repeats", "onednn")
 
 
@@ -86,7 +87,7 @@ def compare(folder: Path, options: argparse.Namespace, shares: dict[str, Any]) -
     ratios: dict[str, float] = {}
     memory: list[float] = []
     same_heap: list[float] = []
-    heap = compact_heap(os.environ, libc=name_of_libc())
+    heap = compact_heap(usual_environment(), libc=name_of_libc())
     for case in CASES:
         tried = {size: run(folder, case, f"peer-{size}", options) for size in options.mini_batches}
         best = min(tried, key=lambda size: tried[size].seconds_a_step)
@@ -138,7 +139,7 @@ def run(
         command += ["--activation-bytes", str(options.activation_bytes)]
     command += ["--worker", str(folder), case, side]
     environment = {
-        **os.environ,
+        **usual_environment(),
         **heap,
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -148,6 +149,11 @@ def run(
     found = Measured(**json.loads(done.stdout.splitlines()[-1]))
     print(f"{case} {side}: {found.seconds_a_step:.2f} s, {found.peak_bytes / 1e9:.2f} GB", file=sys.stderr, flush=True)
     return found
+
+
+def usual_environment() -> dict[str, str]:
+    """Return this process's environment without what may have been set for its heap."""
+    return {name: value for name, value in os.environ.items() if name not in HEAP_NAMES}
 
 
 def prepare(data: Path, folder: Path, *, num_steps: int) -> dict[str, Any]:
@@ -347,24 +353,25 @@ def train_columns(folder: Path, case: Case, times: list[float], options: argpars
     module = ChunkedEncoder(
         encoder.model, ChunkLimits(config.mini_batch_size, config.activation_bytes // (PASSAGES + 1))
     ).train()
-    optimizer = torch.optim.AdamW(module.parameters(), lr=config.learning_rate)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=config.learning_rate, fused=True)
     times.append(time.process_time())
-    for rows in case.steps:
-        batch = make_batch([case.instances[row] for row in rows], case.passages)
-        queries = [QueryText(row.query, row.question) for row in batch.instances]
-        columns = [batch.passages[start : start + QUERIES] for start in range(0, len(batch.passages), QUERIES)]
-        vectors = [module(encoder.passage_features(column)) for column in columns]
-        loss = info_nce(
-            module(encoder.query_features(queries)),
-            torch.cat(vectors),
-            identities=identities_of(batch, torch.device("cpu")),
-            temperature=config.temperature,
-        ).loss
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        times.append(time.process_time())
+    with quick_linear(encoder.model):
+        for rows in case.steps:
+            batch = make_batch([case.instances[row] for row in rows], case.passages)
+            queries = [QueryText(row.query, row.question) for row in batch.instances]
+            columns = [batch.passages[start : start + QUERIES] for start in range(0, len(batch.passages), QUERIES)]
+            vectors = [module(encoder.passage_features(column)) for column in columns]
+            loss = info_nce(
+                module(encoder.query_features(queries)),
+                torch.cat(vectors),
+                identities=identities_of(batch, torch.device("cpu")),
+                temperature=config.temperature,
+            ).loss
+            torch.autograd.backward(loss)
+            torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.process_time())
 
 
 def train_peer(folder: Path, case: Case, times: list[float], *, mini_batch: int) -> None:

@@ -86,9 +86,10 @@ def keep_settings(data: Path, options: argparse.Namespace) -> None:
     """Write what the kept results are made from; refuse a folder whose results are of something else."""
     config = training(data, options, seed=0)
     made = config.model_dump(mode="json", include={"encoder", "mining", "contrastive"})
-    made["data"] = fingerprint_files(sorted(data.glob("*.jsonl")))
+    made |= {"data": fingerprint_files(sorted(data.glob("*.jsonl"))), "peer": MultipleNegativesRankingLoss.__name__}
     file = options.out / data.name / "settings.json"
-    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != made:
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    if file.parent.exists() and kept != made:
         raise SystemExit(f"{file}: results of other settings or data; give another --out")
     write_json(file, made)
 

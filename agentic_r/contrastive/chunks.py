@@ -80,7 +80,7 @@ class ChunkedEncoder(nn.Module):
         num_twice = len(chunks) - num_kept
         parts = [checkpoint(self._vectors, chunk, words_WD, use_reentrant=False) for chunk in chunks[:num_twice]]
         parts += [self._vectors(chunk, words_WD) for chunk in chunks[num_twice:]]
-        if num_twice:
+        if num_twice and order_N.device.type == "cpu":
             give_back_free_heap()  # chunks leave small blocks behind, between which the next, longer one does not fit
         return torch.cat(parts[::-1])[order_N.argsort()]
 

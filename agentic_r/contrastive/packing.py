@@ -26,6 +26,7 @@ __all__ = ["NumberedWords", "enable_packing", "number_words", "pack"]
 
 _NAME = "agentic_r_packed"
 _TOLERANCE = 1e-4  # of a component of a unit vector; wrong positions or borders differ by far more
+_EXACT_TYPES = (torch.float32, torch.float64)  # in half precision torch's own attention still sums in float32
 _PROBE_LENGTHS = (3, 7, 5)
 _UNKNOWN_KINDS = ("sliding_window", "softcap", "s_aux")  # as layers hand them to an attention: it is not this one
 _UNKNOWN_SETTINGS = ("sliding_window", "local_attention", "attention_window", "attn_logit_softcapping")
@@ -124,7 +125,7 @@ def _attend(
     lengths = cu_seq_lens_q.diff().tolist()
     sides = (torch.split(part, lengths, 2) for part in (query, key, value))
     grouped = key.shape[1] != query.shape[1]
-    if dropout and not causal and not grouped:
+    if dropout and not causal and not grouped and query.dtype in _EXACT_TYPES:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         parts = [_attend_with_dropout(*side, dropout=dropout, scale=scale) for side in zip(*sides, strict=True)]
     else:

@@ -23,7 +23,8 @@ from agentic_r.contrastive.ranks import Ranks, start_ranks
 from agentic_r.contrastive.trainer import TrainingSummary, train_retriever
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.pretrained import load_pretrained
-from agentic_r.encoder.settings import SETTINGS_FILE
+from agentic_r.encoder.settings import SETTINGS_FILE, EncoderSettings
+from agentic_r.encoder.text import query_text
 from agentic_r.errors import DataError
 from agentic_r.index.bm25 import build_bm25_index
 from agentic_r.index.dense import build_dense_index
@@ -114,11 +115,11 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
     found = read_instances(config.instances, pool=pool)
     dev = None if config.dev_instances is None else read_instances(config.dev_instances, pool=found.passages)
     passages = found.passages if dev is None else dev.passages
-    if dev is not None:
-        _refuse_trained_queries(config, found.instances, dev.instances)
     _count(stage, found)
     progress.end(f"{len(found.instances)} instances from {found.num_rows} rows, {len(passages)} passages")
     encoder = load_pretrained(config.encoder, config.folder / "cache", in_float32=True)
+    if dev is not None:
+        _refuse_trained_queries(config, found.instances, dev.instances, encoder.settings)
     encoder.save(folder / "encoder")
     instances: Sequence[TrainingInstance] = found.instances
     if config.mining is not None:
@@ -130,12 +131,17 @@ def _prepare(config: RetrieverConfig, stage: StageFolder, progress: Progress) ->
 
 
 def _refuse_trained_queries(
-    config: RetrieverConfig, instances: Sequence[TrainingInstance], dev: Sequence[TrainingInstance]
+    config: RetrieverConfig,
+    instances: Sequence[TrainingInstance],
+    dev: Sequence[TrainingInstance],
+    settings: EncoderSettings,
 ) -> None:
-    """A dev score of queries that are trained on shows nothing."""
+    """A dev score of queries that are trained on shows nothing; the same is what the encoder reads the same."""
+    if config.contrastive.query_format is not None:
+        settings = settings.model_copy(update={"query_format": config.contrastive.query_format})
 
-    def text(item: TrainingInstance) -> tuple[str, ...]:
-        return tuple(" ".join(part.lower().split()) for part in (item.question, item.query, *item.history))
+    def text(item: TrainingInstance) -> str:
+        return " ".join(query_text(QueryText(item.query, item.question, item.history), settings).split())
 
     trained = {text(item) for item in instances}
     queries = {text(item): item.query for item in dev}

@@ -38,6 +38,8 @@ from agentic_r.types import Passage, TrainingInstance
 
 __all__ = ["TrainingSummary", "train_retriever"]
 
+_ARITHMETIC = 2  # raised where a step's draws or sums change: a training is not gone on with by other ones
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
@@ -237,7 +239,7 @@ def _arguments(
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=math.ceil(config.warmup_ratio * num_steps),
-        optim="adamw_torch_fused",  # in place: torch's other one holds two more copies of the largest weight
+        optim="adamw_torch" if config.precision == "float16" else "adamw_torch_fused",  # fused: in place, less memory
         weight_decay=0.0,
         max_grad_norm=1.0,  # as in the published training: the Trainer's default
         save_strategy="steps",
@@ -302,6 +304,7 @@ def _identity(encoder: BiEncoder, plan: Plan, config: ContrastiveConfig, dev: De
     }
     return fingerprint_value(
         {
+            "arithmetic": _ARITHMETIC,
             "base": encoder.fingerprint,
             "instances": fingerprint_strings(repr(instance) for instance in plan.instances),
             "passages": fingerprint_strings(repr(named[name]) for name in sorted(named)),

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from agentic_r.heap import compact_heap, name_of_libc
+from agentic_r.__main__ import _GPU
+from agentic_r.heap import compact_heap, give_back_free_heap, name_of_libc
 
 GLIBC = "glibc 2.36"
 
@@ -40,6 +41,35 @@ def test_another_libc_is_left_alone():
     assert compact_heap({}, libc="") == {}
 
 
+@pytest.mark.parametrize("error", [OSError(22, "Invalid argument"), ValueError("no such name")])
+def test_a_libc_that_does_not_tell_has_no_name(monkeypatch, error):
+    def refuse(name):
+        raise error
+
+    monkeypatch.setattr("os.confstr", refuse)
+    assert name_of_libc() == ""
+    give_back_free_heap()  # nor is it asked for anything
+
+
+def restarted(*arguments: str, **environment: str) -> bool:
+    """Say whether the command line starts again for these arguments; it ends with the mistake in them either way."""
+    script = "import os; os.execve = lambda *given: print('again'); from agentic_r.__main__ import start; start()"
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": ":".join(sys.path), **environment}, capture_output=True, text=True
+    )
+    return done.stdout.startswith("again")
+
+
+@pytest.mark.skipif(not name_of_libc().startswith("glibc") or _GPU.exists(), reason="needs glibc, and no GPU")
+def test_only_trainings_start_again_and_only_once():
+    assert restarted("run", "nowhere.yaml")
+    assert restarted("train", "retriever", "nowhere.yaml")
+    assert not restarted("run", "nowhere.yaml", "--dry-run")
+    assert not restarted("check", "nowhere.yaml")
+    assert not restarted("run", "nowhere.yaml", AGENTIC_R_STARTED_AGAIN="1")
+
+
 @pytest.mark.skipif(not name_of_libc().startswith("glibc"), reason="needs glibc")
 def test_a_process_is_started_again_once_with_the_arguments_it_had():
     script = (
@@ -50,6 +80,6 @@ def test_a_process_is_started_again_once_with_the_arguments_it_had():
     done = subprocess.run(
         [sys.executable, "-c", script, "an argument"], env=environment, capture_output=True, text=True, check=True
     )
-    first, second = done.stdout.splitlines()
+    first, second = done.stdout.splitlines()  # not a third: it starts again once
     assert "tcache_count=0" not in first
     assert second == f"{first}glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"

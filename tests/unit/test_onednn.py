@@ -8,6 +8,8 @@ from torch import nn
 
 from agentic_r.onednn import OneDnn, _Multiplication, is_quicker_here, quick_linear
 
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs a torch with oneDNN")
+
 WIDE, NARROW = 384, 32
 
 
@@ -68,6 +70,14 @@ def test_few_rows_narrow_layers_and_other_types_are_torchs_business(layer):
     assert not is_by_onednn(copy.deepcopy(layer).double(), given.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not is_by_onednn(layer, given)
+
+
+def test_one_context_inside_another_is_one(layer):
+    given = torch.randn(300, WIDE)
+    with OneDnn():
+        once = layer(given)
+        with OneDnn():
+            assert torch.equal(layer(given), once)
 
 
 def test_a_model_without_a_wide_layer_is_left_alone(layer, monkeypatch):

@@ -85,10 +85,12 @@ def test_too_few_instances_are_refused(config):
 
 
 def test_a_dev_query_that_is_trained_on_is_refused(config, folder, tmp_path):
-    rows = [{"query": "W1  w3", "positive": "p9"}, {"query": "w9 w3", "positive": "p9"}]
+    rows = [{"query": "w1  w3", "positive": "p9", "history": ["w2"]}, {"query": "w9 w3", "positive": "p9"}]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=r"1 of 2 queries are also in .*pairs\.jsonl \(the first: 'W1  w3'\)"):
+    with pytest.raises(DataError, match=r"1 of 2 queries are also in .*pairs\.jsonl \(the first: 'w1  w3'\)"):
         train_alone(load_retriever_config(config, (f"dev_instances={tmp_path}/dev.jsonl",)), progress=Silent())
+    reads_history = (f"dev_instances={tmp_path}/dev.jsonl", "contrastive.query_format=history", "name=other")
+    assert train_alone(load_retriever_config(config, reads_history), progress=Silent()) is not None
 
 
 def test_the_command_prints_one_object(config):
