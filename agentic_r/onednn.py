@@ -5,29 +5,39 @@ oneDNN, which comes with torch, does not (docs/log.md). The value is the same bu
 choice of machines, models and sizes for which it pays.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction, FunctionCtx
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-__all__ = ["OneDnn", "is_quicker_here", "quick_linear"]
+__all__ = ["is_quicker_here", "quick_linear"]
 
 _MIN_WIDTH, _MIN_ROWS = 384, 256  # measured: from here on it is quicker, forward and backward
 _ROWS_STEP = 64
 _CPU_FILE = Path("/proc/cpuinfo")
 
 
-def quick_linear(model: nn.Module) -> AbstractContextManager[object]:
-    """Return a context in which this thread multiplies by oneDNN, if that is quicker for the model here."""
-    weights = (layer.weight for layer in model.modules() if isinstance(layer, nn.Linear))
-    is_wide = any(_fits(weight) for weight in weights)
-    return OneDnn() if is_wide and is_quicker_here() else nullcontext()
+@contextmanager
+def quick_linear(model: nn.Module) -> Iterator[None]:
+    """Let the model's wide linear layers multiply by oneDNN meanwhile, if that is quicker here.
+
+    The layers themselves are told, so that what is computed again in a backward pass is computed the same way. Contexts
+    may nest.
+    """
+    told = [layer for layer in model.modules() if type(layer) is nn.Linear and _fits(layer.weight)]
+    told = [layer for layer in told if "forward" not in vars(layer)] if is_quicker_here() else []
+    for layer in told:
+        layer.forward = partial(_multiply, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in told:
+            vars(layer).pop("forward", None)
 
 
 @cache
@@ -43,29 +53,14 @@ def is_quicker_here(cpu_file: Path = _CPU_FILE, *, capability: str | None = None
     return cpu_file.exists() and "AuthenticAMD" in cpu_file.read_text(encoding="utf-8", errors="replace")
 
 
-class OneDnn(TorchFunctionMode):
-    """Linear layers in float32, wide and of many rows, by oneDNN; all else as it would be."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        """Return what the function returns; torch calls it for each of its functions."""
-        if func is functional.linear and not kwargs and not torch.is_autocast_enabled("cpu"):
-            given, weight, bias = (*args, None)[:3]
-            if isinstance(given, Tensor) and isinstance(weight, Tensor) and _pays(given, weight):
-                return _Multiplication.apply(given, weight, bias)  # type: ignore[no-untyped-call]
-        return func(*args, **(kwargs or {}))
-
-
-def _pays(given: Tensor, weight: Tensor) -> bool:
-    """Inside another such context, what is given is oneDNN's own already, and not strided."""
-    if given.layout is not torch.strided or weight.layout is not torch.strided or given.dtype is not weight.dtype:
-        return False
-    return given.device == weight.device and _fits(weight) and given.numel() >= _MIN_ROWS * weight.shape[1]
+def _multiply(layer: nn.Linear, given: Tensor) -> Tensor:
+    """Return what the layer returns: many rows of float32 by oneDNN, all else as it would be."""
+    is_alike = given.dtype is layer.weight.dtype and given.device == layer.weight.device
+    is_long = given.numel() >= _MIN_ROWS * layer.in_features
+    if not (is_alike and is_long and _fits(layer.weight)) or torch.is_autocast_enabled("cpu"):
+        return functional.linear(given, layer.weight, layer.bias)
+    vectors: Tensor = _Multiplication.apply(given, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+    return vectors
 
 
 def _fits(weight: Tensor) -> bool:

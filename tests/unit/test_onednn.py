@@ -5,12 +5,18 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from agentic_r.onednn import OneDnn, _Multiplication, is_quicker_here, quick_linear
+from agentic_r.onednn import _Multiplication, is_quicker_here, quick_linear
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs a torch with oneDNN")
 
 WIDE, NARROW = 384, 32
+
+
+@pytest.fixture(autouse=True)
+def quicker(monkeypatch):
+    monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: True)
 
 
 @pytest.fixture
@@ -33,7 +39,7 @@ def steps(layer: nn.Module, given: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def test_value_and_gradients_are_those_of_torch(shape, bias):
     torch.manual_seed(2)
     layer, given = nn.Linear(WIDE, 2 * WIDE, bias=bias), torch.randn(shape)
-    with OneDnn():
+    with quick_linear(layer):
         found = steps(layer, given)
         assert type(layer(given.requires_grad_()).grad_fn).__name__ == "_MultiplicationBackward"
     for ours, expected in zip(found, steps(layer, given), strict=True):
@@ -44,7 +50,10 @@ def test_value_and_gradients_are_those_of_torch(shape, bias):
 def test_layers_that_read_the_same_input_keep_it_once(layer):
     given = torch.randn(1, 300, WIDE, requires_grad=True)
     kept: list[torch.Tensor] = []
-    with OneDnn(), torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
+    with (
+        quick_linear(layer),
+        torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one),
+    ):
         layer(given), layer(given)
     assert {one.data_ptr() for one in kept} == {given.data_ptr(), layer.weight.data_ptr()}
 
@@ -52,13 +61,13 @@ def test_layers_that_read_the_same_input_keep_it_once(layer):
 def test_a_frozen_layer_passes_the_gradient_on(layer):
     layer.requires_grad_(False)
     given = torch.randn(300, WIDE, requires_grad=True)
-    with OneDnn():
+    with quick_linear(layer):
         layer(given).sum().backward()
     torch.testing.assert_close(given.grad, layer.weight.sum(0).expand(300, WIDE), atol=1e-4, rtol=1e-4)
 
 
 def is_by_onednn(layer: nn.Module, given: torch.Tensor) -> bool:
-    with OneDnn():
+    with quick_linear(layer):
         return type(layer(given).grad_fn).__name__ == _Multiplication.__name__ + "Backward"
 
 
@@ -72,20 +81,35 @@ def test_few_rows_narrow_layers_and_other_types_are_torchs_business(layer):
         assert not is_by_onednn(layer, given)
 
 
-def test_one_context_inside_another_is_one(layer):
+def test_contexts_nest_and_leave_no_trace(layer):
     given = torch.randn(300, WIDE)
-    with OneDnn():
-        once = layer(given)
-        with OneDnn():
-            assert torch.equal(layer(given), once)
+    with quick_linear(layer):
+        with quick_linear(layer):
+            once = layer(given)
+        assert torch.equal(layer(given), once)
+    assert "forward" not in vars(layer)
+    with pytest.raises(ZeroDivisionError), quick_linear(layer):
+        raise ZeroDivisionError
+    assert "forward" not in vars(layer)
 
 
-def test_a_model_without_a_wide_layer_is_left_alone(layer, monkeypatch):
-    monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: True)
-    assert isinstance(quick_linear(nn.Sequential(nn.Linear(NARROW, WIDE), layer)), OneDnn)
-    assert not isinstance(quick_linear(nn.Sequential(nn.Linear(NARROW, WIDE))), OneDnn)
+def test_what_is_computed_again_in_the_backward_pass_is_computed_the_same_way(layer):
+    given = torch.randn(300, WIDE, requires_grad=True)
+    with quick_linear(layer):
+        value = checkpoint(layer, given, use_reentrant=False)  # it refuses where the second time keeps other tensors
+        (again,) = torch.autograd.grad(value.sum(), given)
+        (once,) = torch.autograd.grad(layer(given).sum(), given)
+    assert torch.equal(again, once)
+
+
+def test_only_wide_layers_are_told_and_only_where_it_is_quicker(layer, monkeypatch):
+    narrow = nn.Linear(NARROW, WIDE)
+    with quick_linear(nn.Sequential(narrow, layer)):
+        assert "forward" in vars(layer)
+        assert "forward" not in vars(narrow)
     monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: False)
-    assert not isinstance(quick_linear(layer), OneDnn)
+    with quick_linear(layer):
+        assert "forward" not in vars(layer)
 
 
 @pytest.mark.parametrize(

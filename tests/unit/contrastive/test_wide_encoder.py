@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 WORDS = [f"w{number}" for number in range(40)]
 
 
-def test_training_with_dev_evaluations_ends_with_the_same_vectors(monkeypatch, tmp_path):
+@pytest.mark.parametrize("computed_again", [{}, {"activation_bytes": 0}, {"gradient_checkpointing": True}])
+def test_training_with_dev_evaluations_ends_with_the_same_vectors(monkeypatch, tmp_path, computed_again):
     parts = tmp_path / "base"
     base = tiny_encoder([*WORDS, "query", "passage"], folder=parts, width=384, dropout=0.0, lengths=(24, 40))
     draw = random.Random(0)
@@ -26,7 +27,7 @@ def test_training_with_dev_evaluations_ends_with_the_same_vectors(monkeypatch, t
         TrainingInstance(f"i{row}", f"q{row}", "", passages[f"p{row}"].text[:20], f"p{row}", (f"p{row + 8}",))
         for row in range(8)
     ]
-    config = ContrastiveConfig(batch_size=4, epochs=1, min_instances=4, dev_share=0.25, dev_every=1)
+    config = ContrastiveConfig(batch_size=4, epochs=1, min_instances=4, dev_share=0.25, dev_every=1, **computed_again)
     vectors = {}
     for name, is_quicker in (("ours", True), ("torch", False)):
         monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda answer=is_quicker: answer)
