@@ -17,9 +17,8 @@ __all__ = ["compact_heap", "give_back_free_heap", "name_of_libc", "restart_with_
 _VARIABLE = "GLIBC_TUNABLES"
 _STARTED_AGAIN = "AGENTIC_R_STARTED_AGAIN"
 _SETTINGS = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
-_KEPT_PROGRAMS = {
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"
-}  # of 1024: one a shape, and a text's length is part of a shape
+# oneDNN keeps a program for every shape, up to 1,024, and the number of a chunk's tokens is part of a shape.
+_KEPT_PROGRAMS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 
 
 def compact_heap(environment: Mapping[str, str], *, libc: str) -> dict[str, str]:
