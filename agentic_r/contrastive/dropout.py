@@ -18,11 +18,12 @@ def draw_kept(shape: torch.Size, dropout: float) -> Tensor:
 
     Args:
         shape: Of the booleans returned, on CPU.
-        dropout: Probability of each to go, 0 to below 1; the nearest multiple of 2**-16 is used.
+        dropout: Probability of each to go, 0 to below 1; the nearest multiple of 2**-16 below 1 is used.
     """
     count = shape.numel()
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-    return (words.view(torch.int16)[:count] >= round(dropout * _LEVELS) - _LEVELS // 2).view(shape)
+    lowest_kept = min(round(dropout * _LEVELS), _LEVELS - 1) - _LEVELS // 2
+    return (words.view(torch.int16)[:count] >= lowest_kept).view(shape)
 
 
 class QuickDropout(nn.Module):

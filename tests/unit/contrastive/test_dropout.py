@@ -9,11 +9,11 @@ from agentic_r.contrastive.dropout import QuickDropout, draw_kept, use_quick_dro
 COUNT = 100_000
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999999])
 def test_elements_go_with_the_given_probability(share):
     torch.manual_seed(0)
     kept = draw_kept(torch.Size((COUNT,)), share)
-    deviation = (share * (1 - share) / COUNT) ** 0.5
+    deviation = (share * (1 - share) / COUNT) ** 0.5 + 2**-16 / 5  # of 65,536 levels one stays at least
     assert abs(1 - kept.float().mean() - share) <= 5 * deviation
     for lane in range(4):  # four elements share a word of 64 bits
         assert abs(1 - kept[lane::4].float().mean() - share) <= 10 * deviation
