@@ -4,7 +4,7 @@ All texts of a step, queries and passages, are sorted by length and encoded in c
 the memory budget keep what their backward pass needs; each of the others keeps only its inputs and vectors and is
 computed again during the backward pass (the gradient-cache idea, by ``torch.utils.checkpoint``, which also replays
 dropout). Value and gradient are the same either way. What a text looks like in tokens is the encoder's business,
-unpadded passes are ``packing.py``'s.
+unpadded passes are ``encoder/packing.py``'s.
 
 The kept chunks are the last since the backward pass begins with them: when the first chunk is computed again, their
 memory is free, so that the peak is the larger of the two, not their sum. Short texts come first, so that the backward
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from agentic_r.contrastive.packing import enable_packing, number_words, pack
-from agentic_r.encoder.bi_encoder import Features
+from agentic_r.encoder.dropout import use_quick_dropout
+from agentic_r.encoder.packing import Features, enable_packing, number_words, pack
 from agentic_r.heap import give_back_free_heap
 
 __all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "join_features", "keep_within"]
@@ -57,12 +57,14 @@ class ChunkedEncoder(nn.Module):
         Args:
             model: Gives ``sentence_embedding`` for ``input_ids`` and ``attention_mask``.
             limits: Sizes of a chunk.
-            unpadded: Pack chunks where the model allows it; its attention function is then another one.
+            unpadded: Pack chunks where the model allows it; its attention function and its dropout are then others.
         """
         super().__init__()
         self.model = model
         self.limits = limits
         self._first_position = enable_packing(model) if unpadded else None
+        if self.is_unpadded:
+            use_quick_dropout(model)
 
     @property
     def is_unpadded(self) -> bool:
@@ -87,7 +89,7 @@ class ChunkedEncoder(nn.Module):
     def _vectors(self, chunk: Features, words_WD: Tensor | None) -> Tensor:
         given = dict(chunk)  # a copy, since the model writes into it
         if self._first_position is not None and words_WD is not None:
-            given = pack(chunk, words_WD, first_position=self._first_position)
+            given = pack(chunk, first_position=self._first_position, words_WD=words_WD)
         vectors: Tensor = self.model(given)["sentence_embedding"]
         return vectors
 

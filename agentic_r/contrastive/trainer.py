@@ -38,7 +38,7 @@ from agentic_r.types import Passage, TrainingInstance
 
 __all__ = ["TrainingSummary", "train_retriever"]
 
-_ARITHMETIC = 2  # raised where a step's draws or sums change: a training is not gone on with by other ones
+_ARITHMETIC = 3  # raised where a step's draws or sums change: a training is not gone on with by other ones
 
 
 @dataclass(frozen=True, slots=True)

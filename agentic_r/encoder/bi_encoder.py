@@ -1,8 +1,8 @@
 """The bi-encoder: one sentence-transformers model for queries and passages.
 
-Owns tokenising, lengths, batching and the encoder's fingerprint. Text format is ``text.py``'s, pooling and
-normalisation are the model's own modules, training is the contrastive trainer's. Legend: B texts, T tokens,
-D dimensions.
+Owns tokenising, lengths, batching and the encoder's fingerprint. Text format is ``text.py``'s, passes without padding
+are ``packing.py``'s, pooling and normalisation are the model's own modules, training is the contrastive trainer's.
+Legend: B texts, T tokens, D dimensions.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
 from agentic_r.encoder.checkpoint import fast_tokenizer, fit_checkpoint, load_sentence_transformer
 from agentic_r.encoder.identity import model_fingerprint
+from agentic_r.encoder.packing import Features, enable_packing, pack
 from agentic_r.encoder.settings import EncoderSettings, WeightType, read_settings, write_settings
 from agentic_r.encoder.text import FormattedQuery, fit_query, passage_text, query_text, strip_control_tokens
 from agentic_r.errors import DataError
@@ -24,9 +24,7 @@ from agentic_r.protocols import Vectors
 from agentic_r.quiet import quiet_transformers
 from agentic_r.types import Passage, QueryText
 
-__all__ = ["BiEncoder", "CutCounts", "Features", "MeasuredVectors", "PassageLengths"]
-
-Features = dict[str, Tensor]
+__all__ = ["BiEncoder", "CutCounts", "MeasuredVectors", "PassageLengths"]
 
 # Padded tokens a forward pass (our choice): short queries go through in one pass, long texts in small ones.
 _TOKENS_A_PASS_CPU = 4096
@@ -83,6 +81,7 @@ class BiEncoder:
         self._tokenizer = fast_tokenizer(model)
         self._control_tokens = tuple(self._tokenizer.all_special_tokens)
         fit_checkpoint(model, settings)
+        self._first_position = enable_packing(model)
         self._queries = 0
         self._histories_shortened = 0
         self._questions_shortened = 0
@@ -311,7 +310,10 @@ class BiEncoder:
         self._model.eval()
         with torch.inference_mode(), quick_linear(self._model):
             for rows in self._passes(ids):
-                pooled_BD = self._model(self._pad([ids[row] for row in rows]))["sentence_embedding"]
+                features = self._pad([ids[row] for row in rows])
+                if self._first_position is not None and self._model.device.type == "cpu":
+                    features = pack(features, first_position=self._first_position)
+                pooled_BD = self._model(features)["sentence_embedding"]
                 unit_BD = torch.nn.functional.normalize(pooled_BD.float(), dim=-1)
                 vectors_BD[rows] = unit_BD.cpu().numpy()
         self._model.train(was_training)

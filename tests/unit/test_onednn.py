@@ -71,6 +71,21 @@ def is_by_onednn(layer: nn.Module, given: torch.Tensor) -> bool:
         return type(layer(given).grad_fn).__name__ == _Multiplication.__name__ + "Backward"
 
 
+def test_without_a_gradient_fewer_rows_pay(layer, monkeypatch):
+    num_rows: list[int] = []
+    multiply = _Multiplication.apply
+    monkeypatch.setattr(
+        _Multiplication, "apply", lambda given, *rest: num_rows.append(len(given)) or multiply(given, *rest)
+    )
+    given = torch.randn(300, WIDE)
+    with torch.inference_mode(), quick_linear(layer):
+        for rows in (63, 64, 255, 300):
+            torch.testing.assert_close(
+                layer(given[:rows]), nn.functional.linear(given[:rows], layer.weight, layer.bias)
+            )
+    assert num_rows == [64, 255, 300]
+
+
 def test_few_rows_narrow_layers_and_other_types_are_torchs_business(layer):
     given = torch.randn(300, WIDE)
     assert is_by_onednn(layer, given)

@@ -8,7 +8,7 @@ from tiny_encoder import tiny_encoder
 
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits, cut_chunks, join_features, keep_within
 from agentic_r.contrastive.loss import Identities, info_nce
-from agentic_r.contrastive.packing import pack
+from agentic_r.encoder.packing import pack
 from agentic_r.types import Passage, QueryText
 
 WORDS = [f"w{number}" for number in range(60)]
@@ -95,8 +95,9 @@ def test_what_does_not_fit_the_budget_alone_is_computed_twice(encoder):
 def test_packed_texts_hold_no_padding_and_start_their_positions_anew():
     mask = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
     numbered = {"input_ids": torch.arange(9).reshape(3, 3), "attention_mask": mask}
-    packed = pack(numbered, 10.0 * torch.arange(9)[:, None], first_position=2)
+    packed = pack(numbered, first_position=2, words_WD=10.0 * torch.arange(9)[:, None])
     assert packed["inputs_embeds"].squeeze().tolist() == [0, 10, 40, 50, 60, 70, 80]
+    assert pack(numbered, first_position=2)["input_ids"].tolist() == [[0, 1, 4, 5, 6, 7, 8]]
     assert packed["position_ids"].tolist() == [[2, 3, 2, 3, 2, 3, 4]]
     assert packed["cu_seq_lens_q"].tolist() == [0, 2, 4, 7]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from agentic_r.contrastive.dropout import QuickDropout, draw_kept, use_quick_dropout
+from agentic_r.encoder.dropout import QuickDropout, draw_kept, use_quick_dropout
 
 COUNT = 100_000
 

@@ -1,27 +1,27 @@
-"""A model whose layers see less than a whole text is given padded chunks, or its vectors would change."""
+"""Texts go through a model without padding, unless its layers see less than a whole text: vectors stay the same."""
 
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.transformer import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-from tiny_encoder import tiny_encoder
 from torch import nn
-from transformers import ModernBertConfig, ModernBertModel
+from transformers import ModernBertConfig, ModernBertModel, RobertaConfig, RobertaModel
 
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits
-from agentic_r.contrastive.packing import _attend, enable_packing, number_words
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.types import Passage
+from agentic_r.encoder.packing import _attend, enable_packing, number_words
+from agentic_r.types import Passage, QueryText
 
-WORDS = [f"w{number}" for number in range(60)]
+WORDS = ("the quick brown fox jumps over the lazy dog and runs to the river " * 5).split()[:60]
 LIMITS = ChunkLimits(texts=4, activation_bytes=2**29, keeps_layers=True)
 
 
 @pytest.fixture
-def local_encoder(tmp_path) -> BiEncoder:
+def local_encoder(make_encoder, tmp_path) -> BiEncoder:
     """A ModernBERT whose second layer sees 8 tokens to each side."""
-    bert = tiny_encoder([*WORDS, "query", "passage"], folder=tmp_path / "bert", lengths=(96, 96))
+    bert = make_encoder()
     torch.manual_seed(0)
     config = ModernBertConfig(
         vocab_size=len(bert.model.tokenizer),
@@ -44,7 +44,8 @@ def local_encoder(tmp_path) -> BiEncoder:
     ModernBertModel(config).save_pretrained(folder)
     backbone = Transformer(str(folder), model_kwargs={"attn_implementation": "sdpa"})
     pooling = Pooling(backbone.get_embedding_dimension(), pooling_mode="mean")
-    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), bert.settings)
+    settings = bert.settings.model_copy(update={"max_query_tokens": 96, "max_passage_tokens": 96})
+    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), settings)
 
 
 def test_a_model_with_local_attention_is_given_padded_texts_and_keeps_its_vectors(local_encoder):
@@ -58,9 +59,48 @@ def test_a_model_with_local_attention_is_given_padded_texts_and_keeps_its_vector
     assert enable_packing(local_encoder.model) is None
 
 
-def test_a_model_whose_layers_see_whole_texts_is_packed(tmp_path):
-    bert = tiny_encoder(WORDS, folder=tmp_path)
-    assert enable_packing(bert.model) == 0
+@pytest.fixture
+def roberta(make_encoder, tmp_path) -> BiEncoder:
+    """A RoBERTa, whose first position has the number after the padding token's."""
+    bert = make_encoder()
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=len(bert.model.tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        initializer_range=0.5,
+        pad_token_id=bert.model.tokenizer.pad_token_id,
+    )
+    folder = tmp_path / "roberta"
+    bert.model.tokenizer.save_pretrained(folder)
+    RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+    backbone = Transformer(str(folder))
+    pooling = Pooling(backbone.get_embedding_dimension(), pooling_mode="mean")
+    settings = bert.settings.model_copy(update={"max_query_tokens": 96, "max_passage_tokens": 96})
+    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), settings)
+
+
+def test_a_model_whose_layers_see_whole_texts_is_packed(encoder, roberta):
+    assert enable_packing(encoder.model) == 0
+    assert enable_packing(roberta.model) == roberta.model.tokenizer.pad_token_id + 1
+
+
+def test_positions_that_start_elsewhere_keep_the_vectors(roberta):
+    passages = [Passage(str(row), "d", "", " ".join(WORDS[: 2 * row + 1])) for row in range(12)]
+    texts = [roberta.format_passage(passage).removeprefix("passage: ") for passage in passages]
+    assert np.abs(roberta.encode_passages(passages) - roberta.model.encode_document(texts)).max() < 1e-6
+
+
+def test_encoding_gives_a_model_the_real_tokens_only(make_encoder):
+    bert = make_encoder()
+    seen: list[torch.Size] = []
+    bert.model[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]["input_ids"].shape))
+    queries = [QueryText(text) for text in ("the", "the quick brown fox jumps", "dog")]
+    bert.encode_queries(queries)
+    assert seen == [(1, int(bert.query_features(queries)["attention_mask"].sum()))]
 
 
 @pytest.mark.parametrize("name", ["sliding_window", "softcap"])
@@ -70,11 +110,10 @@ def test_a_layer_that_hands_over_a_window_or_a_cap_is_refused_whatever_its_confi
         _attend(nn.Module(), *[one_1H5E] * 3, None, cu_seq_lens_q=torch.tensor([0, 5]), is_causal=False, **{name: 3})
 
 
-def test_a_word_that_comes_twice_in_a_step_is_looked_up_once(tmp_path):
-    bert = tiny_encoder(WORDS, folder=tmp_path)
+def test_a_word_that_comes_twice_in_a_step_is_looked_up_once(encoder):
     ids = torch.tensor([[7, 5, 7], [5, 9, 5]])
-    numbered, words_WD = number_words(bert.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
-    table = bert.model.transformers_model.get_input_embeddings().weight
+    numbered, words_WD = number_words(encoder.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    table = encoder.model.transformers_model.get_input_embeddings().weight
     assert numbered["input_ids"].tolist() == [[1, 0, 1], [0, 2, 0]]
     assert torch.equal(words_WD, table[[5, 7, 9]])
 
