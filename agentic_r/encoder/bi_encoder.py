@@ -6,6 +6,7 @@ Legend: B texts, T tokens, D dimensions.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ __all__ = ["BiEncoder", "CutCounts", "MeasuredVectors", "PassageLengths"]
 # Padded tokens a forward pass (our choice): short queries go through in one pass, long texts in small ones.
 _TOKENS_A_PASS_CPU = 4096
 _TOKENS_A_PASS_GPU = 65536
+_TOKENS_WORTH_A_LAYOUT = 8192  # laying weights out costs what 1,000 tokens gain (docs/log.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class BiEncoder:
         self._control_tokens = tuple(self._tokenizer.all_special_tokens)
         fit_checkpoint(model, settings)
         self._first_position = enable_packing(model)
+        self._fixed = ExitStack()
         self._queries = 0
         self._histories_shortened = 0
         self._questions_shortened = 0
@@ -105,6 +108,11 @@ class BiEncoder:
         """
         settings = read_settings(path)
         return cls(load_sentence_transformer(path, dtype=dtype or settings.dtype, device=device), settings)
+
+    def fix_weights(self) -> None:
+        """Encode faster from now on, and be trained no more: weights are laid out once, in a copy."""
+        self._model.requires_grad_(False)
+        self._fixed.enter_context(quick_linear(self._model, weights_stay=True))
 
     def save(self, path: Path) -> None:
         """Write a sentence-transformers folder with ``agentic_r.json`` (last) in it."""
@@ -308,7 +316,8 @@ class BiEncoder:
         vectors_BD = np.zeros((len(ids), self.dimension), dtype=np.float32)
         was_training = self._model.training
         self._model.eval()
-        with torch.inference_mode(), quick_linear(self._model):
+        weights_stay = sum(map(len, ids)) >= _TOKENS_WORTH_A_LAYOUT
+        with torch.inference_mode(), quick_linear(self._model, weights_stay=weights_stay):
             for rows in self._passes(ids):
                 features = self._pad([ids[row] for row in rows])
                 if self._first_position is not None and self._model.device.type == "cpu":

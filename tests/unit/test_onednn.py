@@ -86,6 +86,21 @@ def test_without_a_gradient_fewer_rows_pay(layer, monkeypatch):
     assert num_rows == [64, 255, 300]
 
 
+def test_a_weight_that_stays_is_laid_out_once_and_gives_torchs_value(layer, monkeypatch):
+    given, by_torch = torch.randn(1, 300, WIDE), []
+    linear = nn.functional.linear
+    with quick_linear(layer, weights_stay=True):
+        monkeypatch.setattr(nn.functional, "linear", lambda *args: by_torch.append(args[0].shape[-2]) or linear(*args))
+        with torch.inference_mode():
+            for rows in (1, 7, 8, 9, 64, 65, 300):
+                expected = linear(given[:, :rows], layer.weight, layer.bias)
+                torch.testing.assert_close(layer(given[:, :rows]), expected, atol=2e-4, rtol=1e-4)
+        layer(given).sum().backward()
+    assert by_torch == [1, 7, 300]  # by torch: too few rows, and what is given a gradient
+    torch.testing.assert_close(layer.weight.grad, given.sum((0, 1)).expand_as(layer.weight), atol=1e-3, rtol=1e-4)
+    assert "forward" not in vars(layer)
+
+
 def test_few_rows_narrow_layers_and_other_types_are_torchs_business(layer):
     given = torch.randn(300, WIDE)
     assert is_by_onednn(layer, given)

@@ -83,4 +83,5 @@ def load_served(folders: ServedFolders, *, dtype: WeightType | None = None, devi
         searched = SearchedIndex(dense, corpus.passages)
     if dtype is not None and dtype != own:
         encoder = BiEncoder.load(folders.encoder, dtype=dtype, device=device)
+    encoder.fix_weights()
     return Served(folders.name, encoder, fingerprint, dtype or own, searched)

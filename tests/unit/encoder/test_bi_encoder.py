@@ -240,3 +240,15 @@ def test_bfloat16_is_how_it_encodes_and_float32_how_it_trains(make_encoder, tmp_
     vectors = encodes.encode_queries(QUERIES)
     assert vectors.dtype == np.float32
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-6
+
+
+def test_an_encoder_whose_weights_are_fixed_gives_the_same_vectors(make_encoder, monkeypatch):
+    monkeypatch.setattr("agentic_r.onednn.is_quicker_here", lambda: True)
+    monkeypatch.setattr("agentic_r.onednn._MIN_WIDTH", 16)
+    encoder = make_encoder()
+    before = encoder.encode_queries(QUERIES), encoder.encode_passages(PASSAGES), encoder.fingerprint
+    encoder.fix_weights()
+    assert any(type(vars(layer).get("forward")).__name__ == "_LaidOut" for layer in encoder.model.modules())
+    assert np.abs(encoder.encode_queries(QUERIES) - before[0]).max() < 1e-5
+    assert np.abs(encoder.encode_passages(PASSAGES) - before[1]).max() < 1e-5
+    assert encoder.fingerprint == before[2]
