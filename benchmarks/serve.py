@@ -115,7 +115,8 @@ class Clients:
         rows, lock = iter(range(len(self._texts))), threading.Lock()
 
         def client(_: int) -> tuple[list[float], int]:
-            latencies, num_refused = [], 0
+            latencies: list[float] = []
+            num_refused = 0
             connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
             while True:
                 with lock:
