@@ -140,20 +140,9 @@ def train_retriever(
     if files.checkpoints.is_finished:
         return summary(seconds=0.0)
     with _torch_threads(threads), quiet_transformers(), quick_linear(encoder.model):
-        merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(seed, "lora"))
-        callbacks = [_Watcher(files.checkpoints, progress, ranks, evaluation)]
-        numbers = Numbers(files.log, files.dev_log)
-        trackers = build_trackers(config.report_to, numbers) if ranks.is_first else []
-        trainer = RetrieverTrainer(
-            encoder, plan, config, arguments=arguments, log=files.log, callbacks=[*callbacks, *trackers]
-        )
+        watcher = _Watcher(files.checkpoints, progress, ranks, evaluation)
         progress(files.checkpoints.num_steps_done, len(steps))
-        if evaluation is None or not evaluation.is_over:
-            trainer.train(resume_from_checkpoint=files.checkpoints.newest)
-        if files.dev_log is not None:
-            files.dev_log.restore_best(encoder.model)
-        if merge is not None:
-            merge()
+        _take_steps(encoder, plan, config, arguments, files, watcher)
     seconds = time.monotonic() - started
     files.checkpoints.finish(encoder, num_steps=len(files.log.records))
     ranks.wait()
@@ -194,6 +183,28 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
     return _Files(folder, checkpoints, log, dev_log)
 
 
+def _take_steps(
+    encoder: BiEncoder,
+    plan: Plan,
+    config: ContrastiveConfig,
+    arguments: TrainingArguments,
+    files: _Files,
+    watcher: "_Watcher",
+) -> None:
+    """Take the steps that are left, and leave the best weights in the encoder, adapters merged."""
+    merge = None if config.lora is None else add_lora(encoder, config.lora, seed=generator_seed(plan.seed, "lora"))
+    trackers = build_trackers(config.report_to, Numbers(files.log, files.dev_log)) if watcher.ranks.is_first else []
+    trainer = RetrieverTrainer(
+        encoder, plan, config, arguments=arguments, log=files.log, callbacks=[watcher, *trackers]
+    )
+    if watcher.evaluation is None or not watcher.evaluation.is_over:
+        trainer.train(resume_from_checkpoint=files.checkpoints.newest)
+    if files.dev_log is not None:
+        files.dev_log.restore_best(encoder.model)
+    if merge is not None:
+        merge()
+
+
 class _Watcher(TrainerCallback):
     """Reports progress, evaluates, marks whole checkpoints."""
 
@@ -204,28 +215,29 @@ class _Watcher(TrainerCallback):
         ranks: Ranks,
         evaluation: DevEvaluation | None,
     ) -> None:
-        self._checkpoints, self._progress, self._ranks, self._evaluation = checkpoints, progress, ranks, evaluation
+        self._checkpoints, self._progress = checkpoints, progress
+        self.ranks, self.evaluation = ranks, evaluation
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        if self._evaluation is not None:
-            self._evaluation.begin()
+        if self.evaluation is not None:
+            self.evaluation.begin()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        if self._evaluation is not None:
-            self._evaluation.after_step(state.global_step, is_last=state.global_step == state.max_steps)
-            if self._evaluation.is_over:
+        if self.evaluation is not None:
+            self.evaluation.after_step(state.global_step, is_last=state.global_step == state.max_steps)
+            if self.evaluation.is_over:
                 control.should_training_stop = True
         self._progress(state.global_step, state.max_steps)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
-        self._ranks.wait()  # every process writes its part of a checkpoint
+        self.ranks.wait()  # every process writes its part of a checkpoint
         self._checkpoints.mark_whole(state.global_step)
-        if self._evaluation is not None:
-            self._evaluation.log.forget_worse()
+        if self.evaluation is not None:
+            self.evaluation.log.forget_worse()
 
 
 def _arguments(
