@@ -50,7 +50,7 @@ def enable_packing(model: SentenceTransformer) -> int | None:
 
     Returns:
         The number of a text's first position, or None where the model must be given padded texts (it is left as it
-        was): other vectors, no choice of attention, or a device on which one call a text does not pay.
+        was): other vectors, no choice of attention, or a device on which one call a length does not pay.
     """
     backbone = model.transformers_model
     if backbone is None or model.device.type != "cpu":

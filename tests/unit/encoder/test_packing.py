@@ -1,5 +1,7 @@
 """Texts go through a model without padding, unless its layers see less than a whole text: vectors stay the same."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.transformer import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import nn
-from transformers import ModernBertConfig, ModernBertModel, RobertaConfig, RobertaModel
+from transformers import ModernBertConfig, ModernBertModel, PreTrainedModel, RobertaConfig, RobertaModel
 
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits
 from agentic_r.encoder.bi_encoder import BiEncoder
@@ -18,34 +20,55 @@ WORDS = ("the quick brown fox jumps over the lazy dog and runs to the river " * 
 LIMITS = ChunkLimits(texts=4, activation_bytes=2**29, keeps_layers=True)
 
 
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.5,
+}
+
+
 @pytest.fixture
-def local_encoder(make_encoder, tmp_path) -> BiEncoder:
+def encoder_of(make_encoder, tmp_path) -> Callable[..., BiEncoder]:
+    """Make an encoder of 96 tokens around another backbone, with a BERT's tokenizer."""
+
+    def make(backbone: Callable[[int], PreTrainedModel], **settings: object) -> BiEncoder:
+        bert, folder = make_encoder(), tmp_path / "backbone"
+        torch.manual_seed(0)
+        bert.model.tokenizer.save_pretrained(folder)
+        backbone(len(bert.model.tokenizer)).save_pretrained(folder)
+        loaded = Transformer(str(folder), **settings)
+        pooling = Pooling(loaded.get_embedding_dimension(), pooling_mode="mean")
+        lengths = bert.settings.model_copy(update={"max_query_tokens": 96, "max_passage_tokens": 96})
+        return BiEncoder(SentenceTransformer(modules=[loaded, pooling, Normalize()], device="cpu"), lengths)
+
+    return make
+
+
+@pytest.fixture
+def local_encoder(encoder_of) -> BiEncoder:
     """A ModernBERT whose second layer sees 8 tokens to each side."""
-    bert = make_encoder()
-    torch.manual_seed(0)
-    config = ModernBertConfig(
-        vocab_size=len(bert.model.tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        global_attn_every_n_layers=2,
-        local_attention=16,
-        initializer_range=0.5,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=3,
-        cls_token_id=2,
-        sep_token_id=3,
-    )
-    folder = tmp_path / "modern"
-    bert.model.tokenizer.save_pretrained(folder)
-    ModernBertModel(config).save_pretrained(folder)
-    backbone = Transformer(str(folder), model_kwargs={"attn_implementation": "sdpa"})
-    pooling = Pooling(backbone.get_embedding_dimension(), pooling_mode="mean")
-    settings = bert.settings.model_copy(update={"max_query_tokens": 96, "max_passage_tokens": 96})
-    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), settings)
+
+    def backbone(vocabulary: int) -> ModernBertModel:
+        ends = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+        config = ModernBertConfig(
+            vocab_size=vocabulary, global_attn_every_n_layers=2, local_attention=16, **ends, **SHAPE
+        )
+        return ModernBertModel(config)
+
+    return encoder_of(backbone, model_kwargs={"attn_implementation": "sdpa"})
+
+
+@pytest.fixture
+def roberta(encoder_of) -> BiEncoder:
+    """A RoBERTa, whose first position has the number after the padding token's."""
+
+    def backbone(vocabulary: int) -> RobertaModel:
+        return RobertaModel(RobertaConfig(vocab_size=vocabulary, pad_token_id=0, **SHAPE), add_pooling_layer=False)
+
+    return encoder_of(backbone)
 
 
 def test_a_model_with_local_attention_is_given_padded_texts_and_keeps_its_vectors(local_encoder):
@@ -57,30 +80,6 @@ def test_a_model_with_local_attention_is_given_padded_texts_and_keeps_its_vector
         chunked = ChunkedEncoder(local_encoder.model, LIMITS, unpadded=True)(local_encoder.passage_features(passages))
     torch.testing.assert_close(chunked, plain, atol=1e-5, rtol=0)
     assert enable_packing(local_encoder.model) is None
-
-
-@pytest.fixture
-def roberta(make_encoder, tmp_path) -> BiEncoder:
-    """A RoBERTa, whose first position has the number after the padding token's."""
-    bert = make_encoder()
-    torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=len(bert.model.tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        initializer_range=0.5,
-        pad_token_id=bert.model.tokenizer.pad_token_id,
-    )
-    folder = tmp_path / "roberta"
-    bert.model.tokenizer.save_pretrained(folder)
-    RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
-    backbone = Transformer(str(folder))
-    pooling = Pooling(backbone.get_embedding_dimension(), pooling_mode="mean")
-    settings = bert.settings.model_copy(update={"max_query_tokens": 96, "max_passage_tokens": 96})
-    return BiEncoder(SentenceTransformer(modules=[backbone, pooling, Normalize()], device="cpu"), settings)
 
 
 def test_a_model_whose_layers_see_whole_texts_is_packed(encoder, roberta):
