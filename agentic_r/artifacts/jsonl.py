@@ -27,8 +27,12 @@ __all__ = [
 JsonObject = dict[str, Any]  # Any: JSON as it stands in a file, checked by whoever reads it
 
 
-def read_jsonl(path: Path) -> Iterator[JsonObject]:
-    """Yield the objects of a file of our own making.
+def read_jsonl(path: Path, *, remedy: str = "delete the stage's folder and run again") -> Iterator[JsonObject]:
+    """Yield the objects of a file.
+
+    Args:
+        path: The file, by default of our own making.
+        remedy: What its owner should do about a line that is not JSON.
 
     Raises:
         DataError: naming file and line, where a line is not a JSON object.
@@ -40,9 +44,7 @@ def read_jsonl(path: Path) -> Iterator[JsonObject]:
             try:
                 value = json.loads(raw)
             except ValueError as error:
-                raise DataError(
-                    f"{path}:{number}: not JSON ({error}); delete the stage's folder and run again"
-                ) from None
+                raise DataError(f"{path}:{number}: not JSON ({error}); {remedy}") from None
             if not isinstance(value, dict):
                 raise DataError(f"{path}:{number}: expected an object, found {type(value).__name__}")
             yield value

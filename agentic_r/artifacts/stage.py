@@ -208,7 +208,7 @@ def _difference(path: Path, old: Mapping[str, object], new: Mapping[str, object]
     keys = [key for key in {**old, **new} if not (key in old and key in new and _equal(old[key], new[key]))]
     shown = "; ".join(f"{key} {_was(old, key)}, {_is_now(new, key)}" for key in keys[:_MAX_SHOWN])
     more = f" (and {len(keys) - _MAX_SHOWN} more)" if len(keys) > _MAX_SHOWN else ""
-    return f"{path} is stale: {shown}{more}; use another name, or delete the folder to make it again"
+    return f"{path} is stale: {shown}{more}; use another name or folder, or delete this one to make it again"
 
 
 def _equal(old: object, new: object) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["export_app"]
 
+_TEXTS = 64
+
 
 class _ExportGroup(typer.core.TyperGroup):
     """``export RUN`` without the name of a sub-command is ``export folder RUN``."""
@@ -45,7 +47,9 @@ def export_folder_command(
         list[int] | None, typer.Option(help="Also give vectors cut to this length in the graphs. Repeatable.")
     ] = None,
     iteration: Annotated[int | None, typer.Option(help="Whose retriever of a run; by default the last.")] = None,
-    texts: Annotated[int, typer.Option(help="Queries and passages of the run for the proof, at most.", min=0)] = 64,
+    texts: Annotated[
+        int | None, typer.Option(help="Queries and passages of the run for the proof, at most: 64 unless given.", min=0)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the folder that other programs load, and prove that it gives the encoder's vectors (also: export RUN)."""
@@ -73,7 +77,7 @@ def _export(
     settings: "ExportConfig",
     *,
     iteration: int | None,
-    num_texts: int,
+    num_texts: int | None,
     progress: "Progress",
 ) -> "ParityReport":
     from agentic_r.encoder.settings import SETTINGS_FILE
@@ -81,13 +85,21 @@ def _export(
     from agentic_r.export.checkpoint import ParityTexts, export_checkpoint
 
     if (source / SETTINGS_FILE).is_file():
-        if iteration is not None:
-            raise ConfigError(f"--iteration: {source} is an encoder, not a run; leave it out")
+        for option, given in (("--iteration", iteration), ("--texts", num_texts)):
+            if given is not None:
+                raise ConfigError(f"{option}: {source} is an encoder, not a run; leave it out")
         card = Card(name=source.name, base="not recorded")
         return export_checkpoint(source, to, card=card, texts=ParityTexts(), config=settings, progress=progress.update)
     from agentic_r.loop.exporting import export_run
 
-    return export_run(source, to, config=settings, iteration=iteration, num_texts=num_texts, progress=progress)
+    return export_run(
+        source,
+        to,
+        config=settings,
+        iteration=iteration,
+        num_texts=_TEXTS if num_texts is None else num_texts,
+        progress=progress,
+    )
 
 
 @export_app.command("verify")

@@ -17,7 +17,7 @@ from agentic_r.corpus.text import is_empty_text
 from agentic_r.errors import DataError, FingerprintError, StaleError
 from agentic_r.types import Document, Passage
 
-__all__ = ["Corpus", "load_corpus", "make_corpus"]
+__all__ = ["Corpus", "corpus_fingerprint", "load_corpus", "make_corpus"]
 
 Kind = TypeVar("Kind", Document, Passage)
 
@@ -74,7 +74,7 @@ def load_corpus(path: Path) -> Corpus:
         FingerprintError: a file was changed after the corpus was built.
     """
     try:
-        report = json.loads((path / REPORT_FILE).read_bytes())
+        report = _report(path)
         digests = [hashlib.sha256(), hashlib.sha256()]
         documents = {item.id: item for item in _records(path / DOCUMENTS_FILE, Document, digests[0])}
         passages = {item.id: item for item in _records(path / PASSAGES_FILE, Passage, digests[1])}
@@ -87,12 +87,47 @@ def load_corpus(path: Path) -> Corpus:
             f"{path}: {error}; the corpus was changed by hand: delete the folder and run again"
         ) from None
     found = fingerprint_strings(digest.hexdigest() for digest in digests)
+    _refuse_changed(path, report, found)
+    return make_corpus(documents, passages, fingerprint=found)
+
+
+def corpus_fingerprint(path: Path) -> str:
+    """Return a corpus's fingerprint, from its files as they are now, without keeping them in memory.
+
+    Raises:
+        StaleError: the folder holds no finished corpus.
+        FingerprintError: a file was changed after the corpus was built.
+    """
+    try:
+        report = _report(path)
+        digests = []
+        for name in (DOCUMENTS_FILE, PASSAGES_FILE):
+            with (path / name).open("rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    except FileNotFoundError as error:
+        raise StaleError(
+            f"{path}: no finished corpus here ({error.filename} is missing); run the corpus stage"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise FingerprintError(
+            f"{path}: {error}; the corpus was changed by hand: delete the folder and run again"
+        ) from None
+    found = fingerprint_strings(digests)
+    _refuse_changed(path, report, found)
+    return found
+
+
+def _report(path: Path) -> dict[str, str]:
+    report: dict[str, str] = json.loads((path / REPORT_FILE).read_bytes())
+    return report
+
+
+def _refuse_changed(path: Path, report: dict[str, str], found: str) -> None:
     if found != report["fingerprint"]:
         raise FingerprintError(
             f"{path}: the corpus was built as {report['fingerprint']} and its files are now {found}; "
             "they were changed by hand: delete the folder and run again"
         )
-    return make_corpus(documents, passages, fingerprint=found)
 
 
 def _records(path: Path, kind: type[Kind], digest: "hashlib._Hash") -> Iterator[Kind]:

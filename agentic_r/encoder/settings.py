@@ -56,8 +56,8 @@ def read_settings(folder: Path) -> EncoderSettings:
         return EncoderSettings.model_validate_json(file.read_bytes())
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder}: no {SETTINGS_FILE} in this folder, so it is not a saved encoder; "
-            "give it as `encoder: {kind: pretrained, path: ...}` instead"
+            f"{folder}: no {SETTINGS_FILE} in this folder, so it is no encoder of agentic-r; "
+            "give an export (agentic-r export), or in a configuration `encoder: {kind: pretrained, path: ...}`"
         ) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

@@ -30,6 +30,7 @@ _TEXTS_TRIED = 8
 _NOTABLE = 1e-4  # a distance (1 - cosine) below it is rounding, and no mistake is looked for
 _CLEARLY = 0.1  # share of the distance that may be left where a mistake explains it
 _ROUNDED = 0.01  # an error of norms below it is rounding too
+_LIMITS = (16, 32, 64, 128, 256, 512)  # what services are usually left at
 _POOLINGS: tuple[PoolingMode, ...] = ("mean", "cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean")
 
 
@@ -37,6 +38,7 @@ _POOLINGS: tuple[PoolingMode, ...] = ("mean", "cls", "max", "lasttoken", "mean_s
 class _Mistake:
     prefix: str
     pooling: PoolingMode | tuple[PoolingMode, ...]
+    limit: int
     sentences: tuple[str, ...]
 
 
@@ -68,6 +70,12 @@ def cosines(left_ND: Vectors, right_ND: Vectors) -> Vectors:
 
 def _from_norms(unequal: Sequence[Probe], found: Mapping[str, Vectors], max_norm_error: float) -> Iterator[str]:
     norms = np.concatenate([np.linalg.norm(found[probe.kind], axis=1) for probe in unequal])
+    if not np.isfinite(norms).all():
+        yield f"{int((~np.isfinite(norms)).sum())} of {len(norms)} vectors are not finite"
+        return
+    if not norms.any():
+        yield "all vectors are zero"
+        return
     error = float(np.abs(norms - 1).max())
     if error > _ROUNDED:
         yield f"normalisation is missing: norms are {norms.min():.4g} to {norms.max():.4g} instead of 1"
@@ -96,7 +104,7 @@ def _nearest_mistake(
     distance = 1 - float(cosines(found_ND, right_ND).mean())
     if distance < _NOTABLE:
         return ()
-    best, smallest = _Mistake("", "mean", ()), _CLEARLY * distance
+    best, smallest = _Mistake("", "mean", 0, ()), _CLEARLY * distance
     for mistake in _mistakes(encoder, side):
         vectors_ND = _mistaken_vectors(encoder, texts, mistake)
         if vectors_ND.shape != found_ND.shape:
@@ -108,13 +116,19 @@ def _nearest_mistake(
 
 
 def _mistakes(encoder: BiEncoder, side: Side) -> Iterator[_Mistake]:
-    pooling = _pooling(encoder).pooling_mode
+    pooling, limit = _pooling(encoder).pooling_mode, _limit(encoder)
     poolings = [pooling, *(mode for mode in _POOLINGS if mode != pooling)]
     for prefix, of_prefix in _prefixes(encoder, side).items():
         for mode in poolings:
             of_pooling = () if mode == pooling else (f"pooling is {mode}, the encoder's is {pooling}",)
             if of_prefix or of_pooling:
-                yield _Mistake(prefix, mode, (*of_prefix, *of_pooling))
+                yield _Mistake(prefix, mode, limit, (*of_prefix, *of_pooling))
+    right = next(iter(_prefixes(encoder, side)))
+    backbone = encoder.model.transformers_model
+    positions = None if backbone is None else backbone.config.to_dict().get("max_position_embeddings")
+    for other in _LIMITS:
+        if other != limit and (positions is None or other <= positions):
+            yield _Mistake(right, pooling, other, (f"its limit is {other} tokens, the encoder's is {limit}",))
 
 
 def _prefixes(encoder: BiEncoder, side: Side) -> dict[str, tuple[str, ...]]:
@@ -140,12 +154,11 @@ def _prefixes(encoder: BiEncoder, side: Side) -> dict[str, tuple[str, ...]]:
 
 def _mistaken_vectors(encoder: BiEncoder, texts: Sequence[str], mistake: _Mistake) -> Vectors:
     model = encoder.model
-    limit = max(encoder.settings.max_query_tokens, encoder.settings.max_passage_tokens)
     tokenizer = fast_tokenizer(model)
     encoded = tokenizer(
         [mistake.prefix + text for text in texts],
         truncation=True,
-        max_length=limit,
+        max_length=mistake.limit,
         padding=True,
         return_token_type_ids=False,
         return_tensors="pt",
@@ -160,6 +173,10 @@ def _mistaken_vectors(encoder: BiEncoder, texts: Sequence[str], mistake: _Mistak
     return vectors
 
 
+def _limit(encoder: BiEncoder) -> int:
+    return max(encoder.settings.max_query_tokens, encoder.settings.max_passage_tokens)
+
+
 def _pooling(encoder: BiEncoder) -> Pooling:
     pooling: Pooling = next(module for module in encoder.model.children() if isinstance(module, Pooling))
     return pooling
@@ -167,7 +184,7 @@ def _pooling(encoder: BiEncoder) -> Pooling:
 
 def _from_kinds(encoder: BiEncoder, unequal: Sequence[Probe]) -> list[str]:
     kinds = {probe.kind.partition(", ")[2] for probe in unequal}
-    limit = max(encoder.settings.max_query_tokens, encoder.settings.max_passage_tokens)
+    limit = _limit(encoder)
     of_length = {f"limit + {BEYOND_LIMIT}", "at the limit", "long"}
     if kinds & of_length and kinds <= of_length | {OF_THE_RUN}:
         return [f"only long texts differ: its limit is not {limit} tokens"]

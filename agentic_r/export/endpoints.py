@@ -166,7 +166,8 @@ class EndpointVectors:
                 names = {"query": {"prompt_name": "query"}, "passage": {"prompt_name": "passage"}, "plain": {}}
                 return "embed", {"inputs": list(texts), "truncate": True, **names[side]}
             case "agentic-r":
-                return "v1/embeddings", {"input": list(texts), "input_type": side}
+                named = {"model": model} if model else {}
+                return "v1/embeddings", {"input": list(texts), "input_type": side, **named}
             case "openai":
                 return "v1/embeddings", {"model": model, "input": written, "encoding_format": "float"}
             case "elasticsearch":
@@ -210,6 +211,8 @@ class EndpointVectors:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(str(step) for step in first["loc"])
+            if first["type"] == "json_invalid":
+                raise ConfigError(f"{self.name}: the reply is no JSON; check --endpoint and --kind") from None
             raise ParityError(
                 f"{self.name}: the reply holds no vector a text ({place}: {first['msg']}); a vector a token means that "
                 "the service cuts the model before pooling"

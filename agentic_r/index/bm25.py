@@ -151,7 +151,7 @@ def open_bm25_index(folder: Path) -> Bm25Index:
     """
     description = _read_description(folder / _FILE)
     if description is None:
-        raise ConfigError(f"{folder}: no finished BM25 index there; build it first (agentic-r index)")
+        raise ConfigError(f"{folder}: no finished BM25 index there; build it first (agentic-r run)")
     scorer = bm25s.BM25.load(folder / "scores", show_progress=False) if description.terms else None
     return Bm25Index(description, read_rows(folder), scorer)
 

@@ -6,7 +6,9 @@ encoder and corpus. Legend: Q queries, P passages, D dimensions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -22,12 +24,13 @@ from agentic_r.index.rows import Rows, read_rows, write_rows
 from agentic_r.protocols import Encoder, Vectors
 from agentic_r.types import Passage, SearchResult
 
-__all__ = ["DenseIndex", "StoredVectors", "build_dense_index", "needed_bytes", "open_dense_index"]
+__all__ = ["DenseIndex", "StoredVectors", "build_dense_index", "has_unit_rows", "needed_bytes", "open_dense_index"]
 
 _SCHEMA = 1
 _FILE = "index.json"
 _BYTES_A_COMPONENT = 4
 _MARGIN = 16  # hits fetched beyond k, to see whether the k-th score goes on
+_NORM_ERROR = 0.01
 _DECIMALS = 6  # float32 sums differ beyond that with the batch; equal texts must stay equal
 
 Progress = Callable[[int, int], None]
@@ -62,7 +65,11 @@ class DenseIndex:
         self._flat = faiss.IndexFlatIP(description.dimension)
         for vectors_PD in shards:
             self._flat.add(vectors_PD)
-        assert self._flat.ntotal == len(rows)
+        if self._flat.ntotal != len(rows):
+            raise ConfigError(
+                f"an index holds {self._flat.ntotal:,} vectors and names {len(rows):,} passages: its files are not of "
+                "one build; build it again (agentic-r run)"
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -137,14 +144,19 @@ class StoredVectors:
             )
         self._folder = folder
         self._shards = description.shards
+        self.corpus = description.corpus
         self.dimension = description.dimension
         self.passage_ids = read_rows(folder).passage_ids
 
     def read(self, start: int, stop: int) -> Vectors:
-        """Return (stop - start, D) vectors of the passages from ``start`` on, in the order of ``passage_ids``."""
+        """Return (stop - start, D) vectors of the passages from ``start`` on, in the order of ``passage_ids``.
+
+        Raises:
+            ConfigError: a shard is missing or broken.
+        """
         parts, begin = [], 0
         for number in range(self._shards):
-            with safe_open(self._folder / _shard_name(number), "numpy") as shard:
+            with _open_shard(self._folder / _shard_name(number)) as shard:
                 whole = shard.get_slice("vectors")
                 size = whole.get_shape()[0]
                 first, last = max(start - begin, 0), min(stop - begin, size)
@@ -235,7 +247,7 @@ def _read_description(file: Path) -> _Description:
     try:
         return _Description.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        raise ConfigError(f"{file.parent}: no finished index there; build it first (agentic-r index)") from None
+        raise ConfigError(f"{file.parent}: no finished index there; build it first (agentic-r run)") from None
     except ValidationError:
         raise ConfigError(f"{file}: not an index description of this version; build the index again") from None
 
@@ -262,12 +274,26 @@ def _read_shards(folder: Path, count: int) -> Iterator[Vectors]:
     """One shard in memory at a time."""
     for number in range(count):
         file = folder / _shard_name(number)
-        try:
-            with safe_open(file, "numpy") as shard:
-                vectors_PD: Vectors = shard.get_tensor("vectors")
-        except (FileNotFoundError, SafetensorError):
-            raise ConfigError(f"{file}: missing or broken; build the index again (whole shards are kept)") from None
+        with _open_shard(file) as shard:
+            vectors_PD: Vectors = shard.get_tensor("vectors")
+        if not has_unit_rows(vectors_PD):
+            raise ConfigError(f"{file}: holds vectors that are not of norm 1; delete it and build the index again")
         yield vectors_PD
+
+
+@contextmanager
+def _open_shard(file: Path) -> Iterator[Any]:  # Any: safetensors has no public name for what it opens
+    try:
+        with safe_open(file, "numpy") as shard:
+            yield shard
+    except (FileNotFoundError, SafetensorError):
+        raise ConfigError(f"{file}: missing or broken; build the index again (whole shards are kept)") from None
+
+
+def has_unit_rows(vectors_PD: Vectors) -> bool:
+    """Say whether every row has norm 1 (within 0.01) or, for a text without direction, 0."""
+    norms_P = np.linalg.norm(vectors_PD, axis=1)
+    return bool(((np.abs(norms_P - 1) < _NORM_ERROR) | (norms_P == 0)).all())
 
 
 def _encode(

@@ -12,9 +12,10 @@ from agentic_r.artifacts.stage import StageFolder
 from agentic_r.config import ExportConfig, RunConfig, load_config
 from agentic_r.corpus.build import PASSAGES_FILE
 from agentic_r.corpus.gold import gold_kind
+from agentic_r.corpus.store import corpus_fingerprint
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.encoder.settings import SETTINGS_FILE
-from agentic_r.errors import ConfigError
+from agentic_r.errors import ConfigError, FingerprintError
 from agentic_r.evaluation.summary import Summary, read_summary
 from agentic_r.export.card import Card, ScoreLine
 from agentic_r.export.checkpoint import ParityTexts, export_checkpoint
@@ -118,6 +119,8 @@ def write_index(place: IndexPlace, folder: Path, *, wish: IndexWish, progress: P
         StaleError: the folder holds something else.
     """
     if (place.source / SETTINGS_FILE).is_file():
+        if place.iteration is not None:
+            raise ConfigError(f"--iteration: {place.source} is an export, not a run; leave it out")
         if place.passages is None or not place.passages.is_file():
             raise ConfigError(
                 f"--passages {place.passages or ''}: give a jsonl of passages to encode with {place.source}"
@@ -132,7 +135,14 @@ def write_index(place: IndexPlace, folder: Path, *, wish: IndexWish, progress: P
         number = parts.config.iterations if place.iteration is None else place.iteration
         index = parts.root / f"iter-{number}" / "index" / "vectors"
         passages = parts.root / "corpus" / PASSAGES_FILE
-        source = IndexedPassages(passages, StoredVectors(index, encoder_fingerprint=encoder.fingerprint))
+        stored = StoredVectors(index, encoder_fingerprint=encoder.fingerprint)
+        corpus = corpus_fingerprint(passages.parent)
+        if stored.corpus != corpus:
+            raise FingerprintError(
+                f"{index}: this index was built from corpus {stored.corpus}, but {passages.parent} is {corpus}; "
+                "build the index again (agentic-r run)"
+            )
+        source = IndexedPassages(passages, stored)
     facts = EncoderFacts(encoder.settings, encoder.fingerprint, encoder.dimension)
     progress.begin(f"index for {wish.kind}")
     stage = export_index(folder, source, encoder=facts, passages_file=passages, wish=wish, progress=progress.update)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,13 @@ def test_a_finished_run_is_exported_again_and_its_index_given_to_an_engine(unbro
     written = json.loads(_agentic_r("export", "index", str(folder), *options))
     counts = json.loads((folder / "iter-1" / "index" / "manifest.json").read_bytes())["counts"]
     assert (written["counts"]["written"], written["skipped"]) == (counts["passages"], {})
+    changed = Path(shutil.copytree(folder, tmp_path / "changed"))
+    passages = changed / "corpus" / "passages.jsonl"
+    passages.write_text("".join(passages.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    command = [sys.executable, "-m", "agentic_r", "export", "index", str(changed), "--kind", "parquet"]
+    refused = subprocess.run([*command, "--to", str(tmp_path / "other")], cwd=ROOT, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "they were changed by hand" in refused.stderr
 
 
 def _agentic_r(*arguments: str) -> str:

@@ -83,7 +83,7 @@ def read_passages(path: Path) -> Iterator[Passage]:
         DataError: a line that is no such passage, or an id that is there twice; names file and line.
     """
     seen: set[str] = set()
-    for number, value in enumerate(read_jsonl(path), start=1):
+    for number, value in enumerate(read_jsonl(path, remedy="mend that line"), start=1):
         passage = from_json(Passage, _complete(value), where=f"{path}, record {number}")
         if passage.id in seen:
             raise DataError(f"{path}, record {number}: the id {passage.id!r} stands twice; give each passage its own")

@@ -4,6 +4,7 @@ Each part is one file, written whole or not at all; after a kill the parts that 
 manifest is written last. What an engine's files look like is the engine's. Legend: P passages, D dimensions.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from agentic_r.artifacts.fingerprint import fingerprint_files
-from agentic_r.artifacts.jsonl import read_jsonl, write_bytes_atomic, write_jsonl
+from agentic_r.artifacts.jsonl import read_jsonl, write_bytes_atomic, write_json, write_jsonl
 from agentic_r.artifacts.stage import StageFolder, StageIdentity, open_stage
 from agentic_r.encoder.settings import EncoderSettings
-from agentic_r.errors import ConfigError
+from agentic_r.errors import ConfigError, DataError, StaleError
 from agentic_r.export.engines.bulk import ElasticsearchEngine, OpenSearchEngine
 from agentic_r.export.engines.engine import Engine, Facts
 from agentic_r.export.engines.pgvector import MAX_PGVECTOR_DIMENSION, PgvectorEngine
@@ -24,6 +25,7 @@ from agentic_r.export.engines.qdrant import QdrantEngine
 from agentic_r.export.engines.source import Source, batches
 from agentic_r.export.engines.tables import FaissEngine, ParquetEngine
 from agentic_r.export.engines.vespa import VespaEngine
+from agentic_r.index.dense import has_unit_rows
 from agentic_r.protocols import Vectors
 from agentic_r.types import Passage, Skipped
 
@@ -32,8 +34,8 @@ __all__ = ["KINDS", "EncoderFacts", "EngineKind", "IndexWish", "build_engine", "
 EngineKind = Literal["parquet", "faiss", "elasticsearch", "opensearch", "vespa", "qdrant", "pgvector"]
 KINDS: tuple[EngineKind, ...] = ("parquet", "faiss", "elasticsearch", "opensearch", "vespa", "qdrant", "pgvector")
 
-_SCHEMA = 1
-_SKIPPED = "skipped.jsonl"
+_SCHEMA = 2
+_SKIPPED, _SIZES = "skipped.jsonl", "sizes.json"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")  # what every engine takes without quoting
 
 
@@ -116,7 +118,8 @@ def export_index(
         it names them.
 
     Raises:
-        StaleError: the folder holds another finished export, or something else.
+        StaleError: the folder holds another finished export, or something else, or lost a part since.
+        DataError: a vector has another norm than 1.
         ConfigError: the name is not one that every engine takes, the dimension is not shorter than the encoder's,
             or the engine indexes no vectors of that length.
     """
@@ -144,6 +147,7 @@ def export_index(
     )
     stage = open_stage(folder, identity)
     if stage.done:
+        _refuse_incomplete(folder)
         _remove_notes(folder)  # a kill may have come between the manifest and them
         return stage
     engine = build_engine(wish.kind)
@@ -151,9 +155,29 @@ def export_index(
     facts = Facts(encoder.settings, encoder.fingerprint, length, wish.name, tuple(parts.names))
     engine.complete(folder, facts)
     _count(stage, parts, folder)
+    write_json(folder / _SIZES, {file.name: file.stat().st_size for file in _files(folder)})
     stage.finish()
     _remove_notes(folder)
     return stage
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files an engine reads: what a copy or a cleaning may have lost."""
+    own = {_SIZES, _SKIPPED}
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.is_file() and file.name not in own and not file.name.startswith((".", "left-out-"))
+    )
+
+
+def _refuse_incomplete(folder: Path) -> None:
+    sizes = json.loads((folder / _SIZES).read_bytes()) if (folder / _SIZES).is_file() else {}
+    now = {file.name: file.stat().st_size for file in _files(folder)}
+    lost = [name for name, size in sizes.items() if now.get(name) != size]
+    if lost or not sizes:
+        what = f"{lost[0]} is missing or not as it was written" if lost else f"{_SIZES} is missing"
+        raise StaleError(f"{folder}: {what}; delete the folder and run again")
 
 
 def _remove_notes(folder: Path) -> None:
@@ -190,6 +214,12 @@ def _usable(
     engine: Engine, batch: list[Passage], vectors_PD: Vectors, dimension: int | None
 ) -> tuple[list[Passage], Vectors, list[Skipped]]:
     """Leave out what the engine cannot take, and vectors without direction; shorten the others."""
+    finite_PD = vectors_PD[np.isfinite(vectors_PD).all(axis=1)]
+    if not has_unit_rows(finite_PD):
+        raise DataError(
+            f"a vector of passages {batch[0].id!r} to {batch[-1].id!r} has not norm 1: the index is damaged; "
+            "delete it and build it again (agentic-r run)"
+        )
     if dimension is not None:
         vectors_PD = vectors_PD[:, :dimension]
     norms_P = np.linalg.norm(vectors_PD, axis=1)

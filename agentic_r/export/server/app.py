@@ -164,9 +164,13 @@ def _answer_errors(app: FastAPI, counters: Counters) -> None:
         counters.refused.labels("bad request").inc()
         return _error(error.status, str(error), param=error.param)
 
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
         counters.refused.labels("bad request").inc()
+        if "json" not in request.headers.get("content-type", ""):
+            return _error(400, "send the body as JSON, with the header content-type: application/json")
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return _error(400, f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}")
         place = ".".join(str(step) for step in first["loc"] if step != "body")
         return _error(400, f"{place}: {first['msg']}" if place else first["msg"], param=place or None)
 

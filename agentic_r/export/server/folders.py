@@ -63,9 +63,12 @@ def _encoder(folder: Path) -> Path:
 
 
 def _last_index(run: Path) -> Path | None:
+    """Return where the last retriever's index is, or should be; None where the run has no index at all."""
     numbers = [int(found[1]) for path in run.iterdir() if (found := _ITERATION.fullmatch(path.name))]
-    finished = (run / f"iter-{number}" / "index" / "vectors" for number in sorted(numbers, reverse=True))
-    return next((path for path in finished if (path / _INDEX_FILE).is_file()), None)
+    folders = [run / f"iter-{number}" for number in sorted(numbers, reverse=True)]
+    finished = [folder for folder in folders if (folder / "index" / "vectors" / _INDEX_FILE).is_file()]
+    trained = [folder for folder in folders if (folder / "retriever" / "encoder").is_dir()]
+    return (trained or finished)[0] / "index" / "vectors" if finished else None
 
 
 def _expect(folder: Path | None, file: str, wanted: str) -> None:

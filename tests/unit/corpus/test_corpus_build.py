@@ -8,7 +8,7 @@ from agentic_r.config import PassagesConfig
 from agentic_r.corpus.build import build_corpus
 from agentic_r.corpus.readers import place_documents
 from agentic_r.corpus.report import ReadingReport
-from agentic_r.corpus.store import load_corpus
+from agentic_r.corpus.store import corpus_fingerprint, load_corpus
 from agentic_r.errors import DataError, FingerprintError, StaleError
 from agentic_r.types import Document
 
@@ -39,7 +39,7 @@ def test_a_corpus_is_read_back_as_it_was_built(tmp_path):
     assert corpus.documents["b"].text == "one two\u2028three"
     assert list(corpus.passages) == ["b#0", "a#0", "a#1"]
     assert [item.id for item in corpus.passages_of("a")] == ["a#0", "a#1"]
-    assert corpus.fingerprint == made.fingerprint
+    assert corpus.fingerprint == made.fingerprint == corpus_fingerprint(tmp_path / "c")
     assert (stage.counts["documents"], stage.counts["passages"], stage.counts["words"]) == (2, 3, 9)
     assert seen[-1] == (2, 2)
 
@@ -126,6 +126,8 @@ def test_a_corpus_that_was_changed_by_hand_is_refused(tmp_path, change):
     path.write_text(path.read_text().replace('"x"', change))
     with pytest.raises(FingerprintError, match="changed by hand"):
         load_corpus(tmp_path / "c")
+    with pytest.raises(FingerprintError, match="changed by hand"):
+        corpus_fingerprint(tmp_path / "c")
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):

@@ -256,6 +256,22 @@ def test_a_killed_export_keeps_its_parts_and_ends_with_the_same_bytes(tmp_path):
     assert again.asked == 0
 
 
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"short")])
+def test_a_finished_export_that_lost_a_part_is_not_called_whole(tmp_path, damage):
+    write(tmp_path / "out", "vespa")
+    write(tmp_path / "out", "vespa")
+    damage(tmp_path / "out" / "part-00001.jsonl")
+    with pytest.raises(StaleError, match=r"part-00001\.jsonl is missing or not as it was written; delete the folder"):
+        write(tmp_path / "out", "vespa")
+
+
+def test_a_vector_of_another_norm_is_a_damaged_index_and_not_exported(tmp_path):
+    vectors = unit_vectors(5)
+    vectors[3] *= 700
+    with pytest.raises(DataError, match="a vector of passages 'p2' to 'p3' has not norm 1: the index is damaged"):
+        write(tmp_path / "out", "parquet", Known(MANY, vectors))
+
+
 def test_another_wish_does_not_overwrite_a_finished_export(tmp_path):
     write(tmp_path / "out", "qdrant")
     with pytest.raises(StaleError, match="setting kind was 'qdrant', is now 'vespa'"):

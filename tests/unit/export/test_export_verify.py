@@ -188,6 +188,38 @@ def test_a_smaller_limit_is_named(exported):
     shorter.max_seq_length = 40
     (cause,) = causes(verify(exported, openai(shorter.encode)))
     assert cause == "only long texts differ: its limit is not 48 tokens"
+    shorter.max_seq_length = 16  # the CJK texts are longer than that too
+    assert causes(verify(exported, openai(shorter.encode))) == ("its limit is 16 tokens, the encoder's is 48",)
+
+
+def test_vectors_that_are_none_are_said_to_be(exported, model):
+    (cause,) = causes(verify(exported, openai(lambda texts: 0 * model.encode(texts))))
+    assert cause == "all vectors are zero"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("1_Pooling/config.json", 'mean_tokens": true', 'mean_tokens": false', "the proof is of encoder"),
+        ("config_sentence_transformers.json", '"query: "', '""', "the prompt 'query' is ''"),
+        ("modules.json", "", "", "normalisation is missing"),
+        ("parity.json", "", "", "no parity.json, so it was never proved"),
+    ],
+)
+def test_an_export_that_was_changed_since_is_no_reference(exported, model, tmp_path, file, old, new, says):
+    changed = Path(shutil.copytree(exported, tmp_path / "changed"))
+    if file == "modules.json":
+        modules = json.loads((changed / file).read_text())
+        (changed / file).write_text(json.dumps([module for module in modules if "Normalize" not in module["type"]]))
+    elif not old:
+        (changed / file).unlink()
+    else:
+        text = (changed / file).read_text().replace('"pooling_mode_cls_token": false', '"pooling_mode_cls_token": true')
+        assert old in text
+        (changed / file).write_text(text.replace(old, new))
+    served = SentenceTransformer(str(changed), device="cpu", local_files_only=True)
+    with pytest.raises(ConfigError, match=says):
+        verify(changed, openai(served.encode))
 
 
 def test_another_dimension_is_named(exported, model):

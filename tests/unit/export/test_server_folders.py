@@ -32,6 +32,13 @@ def test_a_run_has_all_and_its_last_finished_index_is_taken(own):
     assert find_folders(own).index == own / "iter-11/index/vectors"
 
 
+def test_an_earlier_iterations_index_does_not_stand_in_for_the_last_retrievers(own):
+    for name in ("iter-1", "iter-3"):
+        (own / name / "retriever" / "encoder").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"iter-3/index/vectors: index.json is not there"):
+        find_folders(own)
+
+
 def test_an_export_alone_serves_vectors_only_unless_index_and_corpus_are_given(run):
     for folder in (run / "export", run / "export" / "encoder"):
         assert find_folders(folder) == ServedFolders("mine", run / "export/encoder", None, None)

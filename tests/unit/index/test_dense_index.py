@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from index_fakes import TableEncoder
 
 from agentic_r.errors import ConfigError, FingerprintError
-from agentic_r.index.dense import DenseIndex, _Description, needed_bytes, open_dense_index
+from agentic_r.index.dense import DenseIndex, StoredVectors, _Description, needed_bytes, open_dense_index
 from agentic_r.index.retriever import DenseRetriever
 from agentic_r.index.rows import Rows
 from agentic_r.types import Passage, QueryText
@@ -122,6 +122,27 @@ def test_killed_build_is_not_an_index_and_a_lost_shard_is_named(table_encoder, p
     build(table_encoder, passages)
     (tmp_path / "index" / "vectors-00001.safetensors").unlink()
     with pytest.raises(ConfigError, match=r"vectors-00001\.safetensors: missing or broken"):
+        open_dense_index(tmp_path / "index", table_encoder)
+    stored = StoredVectors(tmp_path / "index", encoder_fingerprint=table_encoder.fingerprint)
+    with pytest.raises(ConfigError, match=r"vectors-00001\.safetensors: missing or broken"):
+        stored.read(0, len(passages))
+
+
+def test_a_vector_of_another_norm_is_a_damaged_index(table_encoder, passages, build, tmp_path):
+    build(table_encoder, passages)
+    file = tmp_path / "index" / "vectors-00000.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-4:] = np.float32(700).tobytes()
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="holds vectors that are not of norm 1; delete it"):
+        open_dense_index(tmp_path / "index", table_encoder)
+
+
+def test_names_and_vectors_of_two_builds_are_no_index(table_encoder, passages, build, tmp_path):
+    build(table_encoder, passages)
+    rows = tmp_path / "index" / "rows.jsonl"
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ConfigError, match=f"{len(passages)} vectors and names {len(passages) - 1} passages"):
         open_dense_index(tmp_path / "index", table_encoder)
 
 
