@@ -140,8 +140,10 @@ def _attend(
     is_own = bool(dropout) and not causal and not grouped and query.dtype in _EXACT_TYPES
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     parts, start = [], 0
-    for length, alike in groupby(cu_seq_lens_q.diff().tolist()):
-        count = len([*alike])
+    lengths = cu_seq_lens_q.diff().tolist()
+    # under dropout one by one: what is kept for the backward pass is then in blocks that fit where others were
+    alike = [(length, 1) for length in lengths] if is_own else [(one, len([*all_])) for one, all_ in groupby(lengths)]
+    for length, count in alike:
         given, keys, values = (_texts(side, start, count, length) for side in (query, key, value))
         if is_own:
             part_BHTE = _attend_with_dropout(given, keys, values, dropout=dropout, scale=scale)
