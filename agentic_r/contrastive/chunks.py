@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from agentic_r.contrastive.ranks import Ranks
 from agentic_r.encoder.dropout import use_quick_dropout
 from agentic_r.encoder.packing import Features, enable_packing, number_words, pack
 from agentic_r.heap import give_back_free_heap
 
-__all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "join_features", "keep_within"]
+__all__ = ["ChunkLimits", "ChunkedEncoder", "cut_chunks", "cut_further", "join_features", "keep_within"]
 
 # Kept floats of a BERT layer with dropout in training, measured at 32 to 256 tokens a text: under 20 units a token, and
 # the (heads x length) attention weights: twice and a mask of bytes where packed, three times in torch's own attention.
@@ -51,17 +52,22 @@ class ChunkLimits:
 class ChunkedEncoder(nn.Module):
     """A sentence-transformers model called on all texts of a step at once."""
 
-    def __init__(self, model: SentenceTransformer, limits: ChunkLimits, *, unpadded: bool = True) -> None:
+    def __init__(
+        self, model: SentenceTransformer, limits: ChunkLimits, *, unpadded: bool = True, together: Ranks | None = None
+    ) -> None:
         """Take the model to train.
 
         Args:
             model: Gives ``sentence_embedding`` for ``input_ids`` and ``attention_mask``.
             limits: Sizes of a chunk.
             unpadded: Pack chunks where the model allows it; its attention function and its dropout are then others.
+            together: The processes that must call the model equally often, since each call gathers its weights.
         """
         super().__init__()
         self.model = model
         self.limits = limits
+        self._together = together
+        self._no_split_modules = getattr(model.transformers_model, "_no_split_modules", None)  # what FSDP cuts by
         self._first_position = enable_packing(model) if unpadded else None
         if self.is_unpadded:
             use_quick_dropout(model)
@@ -77,14 +83,18 @@ class ChunkedEncoder(nn.Module):
         if self.is_unpadded:
             texts, words_WD = number_words(self.model, texts)
         order_N, chunks = cut_chunks(texts, fits=self._fits)
+        if self._together is not None:
+            chunks = cut_further(chunks, count=self._together.largest(len(chunks)))
         chunks.reverse()
         num_kept = keep_within([self._bytes(chunk) for chunk in chunks], self.limits.activation_bytes)
         num_twice = len(chunks) - num_kept
+        if self._together is not None:
+            num_twice = self._together.largest(num_twice)
         parts = [checkpoint(self._vectors, chunk, words_WD, use_reentrant=False) for chunk in chunks[:num_twice]]
         parts += [self._vectors(chunk, words_WD) for chunk in chunks[num_twice:]]
         if num_twice and order_N.device.type == "cpu":
             give_back_free_heap()  # chunks leave small blocks behind, between which the next, longer one does not fit
-        return torch.cat(parts[::-1])[order_N.argsort()]
+        return torch.cat(parts[::-1])[order_N.argsort()]  # drops what was encoded once more, at the end
 
     def _vectors(self, chunk: Features, words_WD: Tensor | None) -> Tensor:
         given = dict(chunk)  # a copy, since the model writes into it
@@ -138,6 +148,22 @@ def cut_chunks(features: Features, *, fits: Callable[[int, int], bool]) -> tuple
         chunks.append({name: value[rows][:, used_T] for name, value in features.items()})
         start = end
     return order_N, chunks
+
+
+def cut_further(chunks: Sequence[Features], *, count: int) -> list[Features]:
+    """Cut chunks to be ``count`` in all, the fullest first; where each has one row, the last is there once more."""
+    found = list(chunks)
+    while len(found) < count:
+        sizes = [len(chunk["input_ids"]) for chunk in found]
+        place = sizes.index(max(sizes))
+        if sizes[place] == 1:
+            found.append(found[-1])
+            continue
+        half = sizes[place] // 2
+        found[place : place + 1] = [
+            {name: value[rows] for name, value in found[place].items()} for rows in (slice(half), slice(half, None))
+        ]
+    return found
 
 
 def keep_within(sizes: Sequence[int], limit: int) -> int:

@@ -195,16 +195,11 @@ class DevEvaluation:
             return False
         return self.log.num_since_best >= self._config.patience
 
-    def begin(self) -> None:
-        """Measure the base, unless training goes on from a checkpoint."""
-        if not self.log.records:
-            self._measure(0)
+    def is_due(self, step: int, *, is_last: bool) -> bool:
+        """Say whether to measure after a step; 0 is the base, unless training goes on from a checkpoint."""
+        return is_last or (step % self._config.dev_every == 0 if step else not self.log.records)
 
-    def after_step(self, step: int, *, is_last: bool) -> None:
-        """Measure where a step is due, and after the last one."""
-        if is_last or step % self._config.dev_every == 0:
-            self._measure(step)
-
-    def _measure(self, step: int) -> None:
+    def measure(self, step: int) -> None:
+        """Measure the encoder as it is, and keep its weights if they are the best."""
         values = measure_dev(self._encoder, self._dev, self._config.dev_measures, ranks=self._ranks)
         self.log.append(DevRecord(step, values), self._encoder.model)

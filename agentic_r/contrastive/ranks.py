@@ -23,6 +23,7 @@ import torch
 from accelerate import PartialState  # type: ignore[import-untyped]  # it has no types
 from torch import Tensor, distributed
 
+from agentic_r.contrastive.sharding import refuse_unfit_launch
 from agentic_r.protocols import Vectors
 
 __all__ = ["Ranks", "deal_out", "present_ranks", "start_ranks"]
@@ -79,6 +80,13 @@ class Ranks:
             rows[rank :: self.world] = part
         return rows
 
+    def largest(self, value: int) -> int:
+        """Return the largest value that any process came here with."""
+        values = [value] * self.world
+        if self.world > 1:
+            distributed.all_gather_object(values, value)
+        return max(values)
+
     def agree(self, value: bool) -> bool:
         """Return what the first process says; all come here."""
         said = [value]
@@ -100,9 +108,14 @@ def present_ranks() -> Ranks:
 
 
 def start_ranks() -> Ranks:
-    """Let the processes that a launcher started meet, before the trainer does; alone there is nothing to do."""
+    """Let the processes that a launcher started meet, before the trainer does; alone there is nothing to do.
+
+    Raises:
+        ConfigError: they were started in a way that cannot be.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    refuse_unfit_launch()
     return present_ranks()
 
 

@@ -5,6 +5,7 @@ processes (sentence-transformers' trainer is the same class with columns of text
 fit batches of identities). Whole trainings are ``trainer.py``'s business.
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from agentic_r.contrastive.batches import Batch, make_batch
 from agentic_r.contrastive.chunks import ChunkedEncoder, ChunkLimits, join_features
 from agentic_r.contrastive.loss import Identities, InfoNce, SoftTargets, matryoshka_info_nce
 from agentic_r.contrastive.ranks import deal_out, present_ranks
+from agentic_r.contrastive.sharding import gather_in_float32, is_sharding_asked, total_norm
 from agentic_r.contrastive.step_log import StepLog, StepRecord
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import CollapseError
@@ -101,9 +103,14 @@ class RetrieverTrainer(Trainer):
         log: StepLog,
         callbacks: list[TrainerCallback],
     ) -> None:
-        """Take what one training consists of; the module that is optimised is the encoder in chunks."""
-        if config.gradient_checkpointing and encoder.model.transformers_model is not None:
-            encoder.model.transformers_model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
+        """Take what one training consists of; the module that is optimised is the encoder in chunks.
+
+        Under FSDP a copy of the encoder is cut into parts: the encoder stays whole, to be measured and saved.
+        """
+        self._ranks, is_sharded = present_ranks(), is_sharding_asked()
+        model = copy.deepcopy(encoder.model) if is_sharded else encoder.model
+        if config.gradient_checkpointing and model.transformers_model is not None:
+            model.transformers_model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
                 {"use_reentrant": False}
             )
         limits = ChunkLimits(
@@ -111,11 +118,17 @@ class RetrieverTrainer(Trainer):
             activation_bytes=config.activation_bytes,
             keeps_layers=not config.gradient_checkpointing,
         )
-        module = ChunkedEncoder(encoder.model, limits, unpadded=config.unpadded)
+        module = ChunkedEncoder(
+            model,
+            limits,
+            unpadded=config.unpadded and not is_sharded,  # packing reads the table of words past FSDP
+            together=self._ranks if is_sharded else None,
+        )
         super().__init__(model=module, args=arguments, callbacks=callbacks)
+        if is_sharded:
+            gather_in_float32(self.accelerator)
         self.remove_callback(PrinterCallback)
         self._encoder, self._plan, self._config, self._log = encoder, plan, config, log
-        self._ranks = present_ranks()
 
     def get_train_dataloader(self) -> DataLoader[Any]:  # Any: accelerate's own wrapper is untyped
         """Give the numbers of the steps, in order: a resumed run skips numbers, not data."""
@@ -130,6 +143,9 @@ class RetrieverTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Read them back, under all their names."""
+        if self.is_fsdp_enabled:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            return
         whole = self.model if model is None else model
         assert whole is not None, "the Trainer was given one"
         load_model(whole, Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)
@@ -161,7 +177,9 @@ class RetrieverTrainer(Trainer):
                 [batch.passages[text - len(queries)] for text in own if text >= len(queries)]
             ),
         )
-        vectors_ND = self._ranks.gather(model(features), shares)
+        with self.accelerator.autocast():  # under FSDP the module itself does not
+            own_SD = model(features)
+        vectors_ND = self._ranks.gather(own_SD, shares)
         return matryoshka_info_nce(
             vectors_ND[: len(queries)],
             vectors_ND[len(queries) :],
@@ -195,7 +213,7 @@ class RetrieverTrainer(Trainer):
             engine_norm = float(engine.get_global_grad_norm())
             return engine_norm if math.isfinite(engine_norm) else None
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).item() / (1.0 if scaler is None else scaler.get_scale())
+        norm = total_norm(gradients) / (1.0 if scaler is None else scaler.get_scale())
         if math.isfinite(norm):
             return norm
         if scaler is None:

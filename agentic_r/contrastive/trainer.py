@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from agentic_r.artifacts.fingerprint import fingerprint_strings, fingerprint_value, generator_seed
@@ -27,6 +28,13 @@ from agentic_r.contrastive.fit import refuse_unfit
 from agentic_r.contrastive.lora import add_lora
 from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
+from agentic_r.contrastive.sharding import (
+    autocast_in_deepspeed,
+    bring_weights,
+    launch_cuts_by,
+    refuse_unfit_launch,
+    refuse_unfit_precision,
+)
 from agentic_r.contrastive.step_log import StepLog
 from agentic_r.contrastive.steps import Plan, RetrieverTrainer
 from agentic_r.contrastive.trackers import Numbers, build_trackers
@@ -140,7 +148,7 @@ def train_retriever(
     if files.checkpoints.is_finished:
         return summary(seconds=0.0)
     with _torch_threads(threads), quiet_transformers(), quick_linear(encoder.model):
-        watcher = _Watcher(files.checkpoints, progress, ranks, evaluation)
+        watcher = _Watcher(encoder, files.checkpoints, progress, ranks, evaluation)
         progress(files.checkpoints.num_steps_done, len(steps))
         _take_steps(encoder, plan, config, arguments, files, watcher)
     seconds = time.monotonic() - started
@@ -164,7 +172,11 @@ def _open_files(folder: Path, config: ContrastiveConfig, ranks: Ranks, *, identi
     if not ranks.is_first:
         ranks.wait()
     checkpoints = Checkpoints(
-        folder / "checkpoints", encoder=folder / "encoder", identity=identity, is_owner=ranks.is_first
+        folder / "checkpoints",
+        encoder=folder / "encoder",
+        identity=identity,
+        cut_by=launch_cuts_by(),
+        is_owner=ranks.is_first,
     )
     num_done = checkpoints.num_steps_done
     log = StepLog(folder / "metrics.jsonl", keep_steps=num_done, is_owner=ranks.is_first)
@@ -199,6 +211,7 @@ def _take_steps(
     )
     if watcher.evaluation is None or not watcher.evaluation.is_over:
         trainer.train(resume_from_checkpoint=files.checkpoints.newest)
+        bring_weights(trainer.model, encoder.model)
     if files.dev_log is not None:
         files.dev_log.restore_best(encoder.model)
     if merge is not None:
@@ -210,25 +223,33 @@ class _Watcher(TrainerCallback):
 
     def __init__(
         self,
+        encoder: BiEncoder,
         checkpoints: Checkpoints,
         progress: Callable[[int, int], None],
         ranks: Ranks,
         evaluation: DevEvaluation | None,
     ) -> None:
-        self._checkpoints, self._progress = checkpoints, progress
+        self._encoder, self._checkpoints, self._progress = encoder, checkpoints, progress
         self.ranks, self.evaluation = ranks, evaluation
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        if self.evaluation is not None:
-            self.evaluation.begin()
+        if self.evaluation is not None and self.evaluation.is_due(0, is_last=False):
+            self.evaluation.measure(0)
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module | None = None,
+        **kwargs: object,
     ) -> None:
         if self.evaluation is not None:
-            self.evaluation.after_step(state.global_step, is_last=state.global_step == state.max_steps)
+            if self.evaluation.is_due(state.global_step, is_last=state.global_step == state.max_steps):
+                bring_weights(model, self._encoder.model)
+                self.evaluation.measure(state.global_step)
             if self.evaluation.is_over:
                 control.should_training_stop = True
         self._progress(state.global_step, state.max_steps)
@@ -244,6 +265,7 @@ def _arguments(
     config: ContrastiveConfig, *, folder: Path, num_steps: int, seed: int, encoder: BiEncoder
 ) -> TrainingArguments:
     """Make the Trainer's arguments; where a launcher started several processes, they meet here."""
+    refuse_unfit_precision(config)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=1,  # the plan is all epochs in one pass
@@ -261,7 +283,7 @@ def _arguments(
         logging_nan_inf_filter=False,
         report_to="none",
         disable_tqdm=True,
-        bf16=config.precision == "bfloat16",
+        bf16=config.precision == "bfloat16" and launch_cuts_by() != "DeepSpeed",
         fp16=config.precision == "float16",
         use_cpu=encoder.model.device.type == "cpu",
         dataloader_pin_memory=False,
@@ -270,6 +292,8 @@ def _arguments(
         ddp_broadcast_buffers=False,
         seed=seed % 2**32,
     )
+    if config.precision == "bfloat16" and launch_cuts_by() == "DeepSpeed":
+        autocast_in_deepspeed(arguments)
     arguments._n_gpu = min(arguments.n_gpu, 1)  # else the Trainer splits the columns of a step over all cards
     return arguments
 
@@ -277,11 +301,7 @@ def _arguments(
 def _ranks(config: ContrastiveConfig, steps: Sequence[Sequence[int]]) -> Ranks:
     """Return this process's place, once the launcher's processes are found to train together."""
     ranks = present_ranks()
-    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
-        raise ConfigError(
-            "the launcher asks for FSDP, with which this training cannot save or evaluate its encoder; "
-            "start it with torchrun, or with configs/launch/ddp.yaml"
-        )
+    refuse_unfit_launch()
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if launched != ranks.world:
         raise ConfigError(

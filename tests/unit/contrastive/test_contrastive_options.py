@@ -220,12 +220,6 @@ def test_soft_targets_pull_towards_a_graded_negative(base, tmp_path):
     assert sum(last["soft"]) > sum(last["hard"])
 
 
-def test_fsdp_is_refused(base, tmp_path, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ConfigError, match=r"FSDP.*configs/launch/ddp\.yaml"):
-        train(base, tmp_path)
-
-
 def test_texts_that_do_not_fit_are_counted_in_the_summary(base, tmp_path):
     instances, passages = ten_samples()
     instances[0] = replace(instances[0], question="w1 " * 40)  # of 24 tokens

@@ -1,10 +1,5 @@
 """Several processes: who encodes what, and that two of them take the steps of one."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,15 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_encoder import tiny_encoder
+from two_processes import CONFIG, DIED, LAUNCHES, WORDS, dev_set, launch, samples
 
 from agentic_r.artifacts.jsonl import read_jsonl
-from agentic_r.config import ContrastiveConfig
 from agentic_r.contrastive.ranks import Ranks, deal_out
 from agentic_r.contrastive.trainer import train_retriever
-from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.types import Passage, TrainingInstance
-
-WORDS = [f"w{number}" for number in range(60)]
 
 
 @settings(deadline=None)
@@ -41,94 +32,78 @@ def test_one_process_gathers_its_vectors_in_the_order_of_the_texts():
     assert Ranks().gather(vectors, [[2, 0, 1]]).tolist() == [[2.0], [3.0], [1.0]]
 
 
-def samples():
-    """Queries that share passages, a text under two ids, another positive: what masking must see across processes."""
-    passages = {
-        f"p{number}": Passage(f"p{number}", "d", "", " ".join(WORDS[number : 2 * number + 4])) for number in range(14)
-    }
-    passages["copy"] = Passage("copy", "d", "", passages["p0"].text.upper())
-    instances = [
-        TrainingInstance(
-            f"i{number}",
-            "q",
-            "w1 w2",
-            f"w{number} w3",
-            f"p{number // 2}",
-            ("copy", "p12", f"p{number + 6}"),
-            other_positives=("p13",) if number == 3 else (),
-        )
-        for number in range(8)
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    made = tiny_encoder([*WORDS, "query", "passage"], folder=folder / "parts", dropout=0.0, layers=2)
+    made.save(folder / "encoder")
+    return folder / "encoder"
+
+
+# One text a chunk, and an odd number of texts: the processes have unequal work, and chunks are computed twice.
+CUT_BY = {"torchrun": "", "fsdp2": "FSDP"}
+CHUNKED = CONFIG.model_copy(update={"mini_batch_size": 1, "activation_bytes": 0, "dev_every": 1, "epochs": 2})
+
+
+@pytest.fixture(scope="module")
+def alone(base, tmp_path_factory) -> Path:
+    """What one process makes."""
+    instances, passages = samples()
+    folder = tmp_path_factory.mktemp("one")
+    train_retriever(
+        base, instances, passages, CHUNKED, folder=folder, seed=5, threads=1, progress=lambda *_: None, dev=dev_set()
+    )
+    return folder
+
+
+def assert_equal(folder: Path, alone: Path, base: Path) -> None:
+    """Losses, gradient norms, dev measures and weights are those of one process."""
+    ours, expected = (list(read_jsonl(one / "metrics.jsonl")) for one in (folder, alone))
+    assert [line["instances"] for line in ours] == [line["instances"] for line in expected]
+    for key in ("loss", "grad_norm", "positive_similarity", "negative_similarity"):
+        assert [line[key] for line in ours] == pytest.approx([line[key] for line in expected], rel=1e-4), key
+    assert [line["values"] for line in read_jsonl(folder / "dev.jsonl")] == [
+        pytest.approx(line["values"]) for line in read_jsonl(alone / "dev.jsonl")
     ]
-    return instances, passages
-
-
-CONFIG = ContrastiveConfig(batch_size=4, epochs=1, min_instances=1, save_every=1, learning_rate=1e-3, warmup_ratio=0.0)
-
-CHILD = """
-import os, sys
-from pathlib import Path
-sys.path[:0] = sys.argv[3:]
-from test_contrastive_ranks import CONFIG, samples
-from agentic_r.contrastive.trainer import train_retriever
-from torch import distributed
-instances, passages = samples()
-train_retriever(Path(sys.argv[1]), instances, passages, CONFIG, folder=Path(sys.argv[2]), seed=5, threads=1,
-                progress=lambda done, total: None)
-distributed.barrier()
-sys.stdout.flush()
-os._exit(0)  # gloo's threads sometimes abort an ordinary exit
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    weights = [load_file(one / "encoder" / "model.safetensors") for one in (folder, alone)]
+    start = load_file(base / "model.safetensors")
+    assert weights[0].keys() == weights[1].keys()
+    for name, weight in weights[1].items():
+        torch.testing.assert_close(weights[0][name], weight, atol=2e-5, rtol=1e-4)
+    assert max(float((weights[1][name] - start[name]).abs().max()) for name in start) > 5e-4
+    assert not (folder / "checkpoints").exists()
+    assert (folder / "encoder" / "agentic_r.json").read_text() == (alone / "encoder" / "agentic_r.json").read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.enable_socket
-def test_two_processes_take_the_steps_of_one(tmp_path):
-    """Without dropout: losses, gradient norms and weights after two steps are those of one process."""
-    base = tmp_path / "base"
-    made = tiny_encoder([*WORDS, "query", "passage"], folder=tmp_path / "parts", dropout=0.0)
-    made.save(base)
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_two_processes_take_the_steps_of_one_and_go_on_after_a_kill(base, alone, tmp_path, kind):
+    """Without dropout."""
+    if kind.startswith("zero"):
+        pytest.importorskip("deepspeed", reason="deepspeed is not installed")
+    assert launch(kind, base, tmp_path, config=CHUNKED, die_after=3) == [DIED, DIED]
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-2"
+    assert (checkpoint / "whole").read_text() == CUT_BY.get(kind, "DeepSpeed")
+    assert (checkpoint / "pytorch_model_fsdp_0").is_dir() is (kind == "fsdp2")  # parts, as torch writes them
+    assert launch(kind, base, tmp_path, config=CHUNKED) == [0, 0]
+    assert_equal(tmp_path, alone, base)
+
+
+@pytest.mark.slow
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("kind", ["fsdp2", "zero2"])
+def test_vectors_are_as_fine_under_bfloat16_in_parts_as_in_one_process(base, tmp_path, kind):
+    """Vectors in bfloat16, as FSDP and ZeRO make them by themselves, change the first loss by a percent."""
+    if kind.startswith("zero"):
+        pytest.importorskip("deepspeed", reason="deepspeed is not installed")
+    config = CONFIG.model_copy(update={"precision": "bfloat16"})
     instances, passages = samples()
-    one = tmp_path / "one"
-    train_retriever(
-        BiEncoder.load(base), instances, passages, CONFIG, folder=one, seed=5, threads=1, progress=lambda *_: None
-    )
-    two = tmp_path / "two"
-    folders = [str(Path(__file__).parent), *(path for path in sys.path if path)]
-    port = str(free_port())
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(base), str(two), *folders],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
-                "ACCELERATE_USE_CPU": "true",
-                "OMP_NUM_THREADS": "1",
-                "HF_HUB_OFFLINE": "1",
-            },
-        )
-        for rank in range(2)
-    ]
-    assert [child.wait() for child in children] == [0, 0]
-    alone, together = (list(read_jsonl(folder / "metrics.jsonl")) for folder in (one, two))
-    assert [line["instances"] for line in together] == [line["instances"] for line in alone]
-    for key in ("loss", "grad_norm", "positive_similarity", "negative_similarity"):
-        assert [line[key] for line in together] == pytest.approx([line[key] for line in alone], rel=1e-5), key
-    weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
-    start = load_file(base / "model.safetensors")
-    for name, weight in weights[0].items():
-        torch.testing.assert_close(weights[1][name], weight, atol=2e-5, rtol=1e-4)
-    assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-4
-    assert not (two / "checkpoints").exists()
-    assert json.loads((two / "encoder" / "agentic_r.json").read_text()) == json.loads(
-        (one / "encoder" / "agentic_r.json").read_text()
-    )
+    one, two = tmp_path / "one", tmp_path / "two"
+    train_retriever(base, instances, passages, config, folder=one, seed=5, threads=1, progress=lambda *_: None)
+    assert launch(kind, base, two, config=config) == [0, 0]
+    losses = [[line["loss"] for line in read_jsonl(folder / "metrics.jsonl")] for folder in (two, one)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    weights = load_file(two / "encoder" / "model.safetensors").values()
+    assert {weight.dtype for weight in weights} == {torch.float32}
+    assert any(not torch.equal(weight, weight.bfloat16().float()) for weight in weights)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from test_contrastive_ranks import free_port
 from test_contrastive_trainer import WORDS
 from tiny_encoder import tiny_encoder
+from two_processes import free_port
 from typer.testing import CliRunner
 
 from agentic_r.artifacts.progress import Silent
@@ -163,7 +163,7 @@ os._exit(3 if found is None else 0)  # gloo's threads sometimes abort an ordinar
 @pytest.mark.enable_socket
 def test_two_processes_leave_a_finished_training_alone(config):
     train_alone(load_retriever_config(config), progress=Silent())
-    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     quiet = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     children = [
         subprocess.Popen(
