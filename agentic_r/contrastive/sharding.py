@@ -22,8 +22,8 @@ from agentic_r.config import ContrastiveConfig
 from agentic_r.errors import ConfigError
 
 __all__ = [
-    "autocast_in_deepspeed",
     "bring_weights",
+    "fit_deepspeed",
     "gather_in_float32",
     "is_sharding_asked",
     "launch_cuts_by",
@@ -63,13 +63,23 @@ def refuse_unfit_precision(config: ContrastiveConfig) -> None:
         raise ConfigError("contrastive.precision float16 cannot be used with DeepSpeed; use bfloat16 or float32")
 
 
-def autocast_in_deepspeed(arguments: TrainingArguments) -> None:
-    """Let DeepSpeed's engine call the module under bfloat16 autocast, and sum gradients in float32."""
-    assert arguments.deepspeed_plugin is not None, "made where the launcher asks for DeepSpeed"
-    arguments.deepspeed_plugin.deepspeed_config["torch_autocast"] = {
-        "enabled": True,
+def fit_deepspeed(arguments: TrainingArguments, config: ContrastiveConfig) -> None:
+    """Let DeepSpeed's engine, where the launcher asks for it, call the module under autocast.
+
+    Raises:
+        ConfigError: ZeRO-3, under which no process has weights to measure or write.
+    """
+    plugin = arguments.deepspeed_plugin
+    if plugin is None:
+        return
+    if plugin.zero_stage == 3:
+        raise ConfigError(
+            f"the launcher asks for ZeRO-3, under which the encoder cannot be measured; use {_LAUNCH_FILE} instead"
+        )
+    plugin.deepspeed_config["torch_autocast"] = {
+        "enabled": config.precision == "bfloat16",
         "dtype": "bfloat16",
-        "lower_precision_safe_modules": [],
+        "lower_precision_safe_modules": [],  # all gradients are summed in float32
     }
 
 

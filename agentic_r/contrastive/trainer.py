@@ -29,8 +29,8 @@ from agentic_r.contrastive.lora import add_lora
 from agentic_r.contrastive.ranks import Ranks, present_ranks
 from agentic_r.contrastive.resume import Checkpoints
 from agentic_r.contrastive.sharding import (
-    autocast_in_deepspeed,
     bring_weights,
+    fit_deepspeed,
     launch_cuts_by,
     refuse_unfit_launch,
     refuse_unfit_precision,
@@ -283,7 +283,7 @@ def _arguments(
         logging_nan_inf_filter=False,
         report_to="none",
         disable_tqdm=True,
-        bf16=config.precision == "bfloat16" and launch_cuts_by() != "DeepSpeed",
+        bf16=config.precision == "bfloat16" and launch_cuts_by() != "DeepSpeed",  # which would cast the weights
         fp16=config.precision == "float16",
         use_cpu=encoder.model.device.type == "cpu",
         dataloader_pin_memory=False,
@@ -292,8 +292,7 @@ def _arguments(
         ddp_broadcast_buffers=False,
         seed=seed % 2**32,
     )
-    if config.precision == "bfloat16" and launch_cuts_by() == "DeepSpeed":
-        autocast_in_deepspeed(arguments)
+    fit_deepspeed(arguments, config)
     arguments._n_gpu = min(arguments.n_gpu, 1)  # else the Trainer splits the columns of a step over all cards
     return arguments
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from two_processes import FSDP
 from agentic_r.artifacts.jsonl import read_jsonl, write_jsonl
 from agentic_r.contrastive.chunks import cut_further
 from agentic_r.contrastive.resume import Checkpoints
-from agentic_r.contrastive.sharding import refuse_unfit_launch
+from agentic_r.contrastive.sharding import fit_deepspeed, refuse_unfit_launch
 from agentic_r.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
@@ -87,6 +88,12 @@ def test_float16_is_refused_under_deepspeed(base, tmp_path, monkeypatch):
     monkeypatch.setattr("agentic_r.contrastive.trainer.refuse_unfit", lambda *_: None)  # float16 wants a GPU
     with pytest.raises(ConfigError, match="float16 cannot be used with DeepSpeed"):
         train(base, tmp_path, config=H13.model_copy(update={"precision": "float16"}))
+
+
+def test_zero_3_is_refused():
+    arguments = SimpleNamespace(deepspeed_plugin=SimpleNamespace(zero_stage=3, deepspeed_config={}))
+    with pytest.raises(ConfigError, match=r"ZeRO-3.*use configs/launch/fsdp2\.yaml"):
+        fit_deepspeed(arguments, H13)
 
 
 def test_a_checkpoint_of_another_launch_is_refused_and_kept(tmp_path):
