@@ -10,14 +10,13 @@ from pathlib import Path
 
 from agentic_r.artifacts.records import read_records
 from agentic_r.config import SYSTEMS, RunConfig, SystemName, WorkspaceConfig
-from agentic_r.errors import ConfigError
+from agentic_r.errors import ConfigError, DataError
 from agentic_r.evaluation.coverage import coverage_comparisons, workspace_coverage
 from agentic_r.evaluation.intervals import Bootstrap
 from agentic_r.evaluation.report_parts import WorkspaceCoverage
 from agentic_r.evaluation.summary import Comparison
 from agentic_r.loop.parts import Parts
 from agentic_r.loop.probing import Contenders, questions_with_evidence
-from agentic_r.types import Question
 from agentic_r.workspace.coverage import ProbeOutcome, judge_trace
 from agentic_r.workspace.measures import measure_names
 from agentic_r.workspace.replay import ORDERS, Change, Order, RecordedRanker, replay_trace
@@ -102,10 +101,14 @@ def show_coverage(config: RunConfig) -> WorkspaceReport:
     Raises:
         ConfigError: the run has not come that far.
     """
+    return _report(config, config.workspace, _outcomes(config))
+
+
+def _outcomes(config: RunConfig) -> list[ProbeOutcome]:
     path = config.folder / "workspace" / "outcomes.jsonl"
     if not path.exists():
         raise ConfigError(f"{path.parent}: no finished workspace stage; finish the run first (agentic-r run CONFIG)")
-    return _report(config, config.workspace, list(read_records(path, ProbeOutcome)))
+    return list(read_records(path, ProbeOutcome))
 
 
 def run_preset(
@@ -143,11 +146,12 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
 
     Raises:
         ConfigError: there are no such traces, or no such retriever.
+        DataError: a trace that the run's outcomes count is missing or damaged.
     """
     parts = Parts(config)
     store = _store(config)
-    folder = config.folder / "workspace" / "traces"
     questions = questions_with_evidence(parts)
+    traces = _recorded(config, request)
     contenders = Contenders(parts)
     named = request.retriever or request.recorded
     similarity = contenders.make(request.system, named).similarity if needs_encoder(request.system) else None
@@ -157,23 +161,41 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
     outcomes: list[ProbeOutcome] = []
     for number, question in enumerate(questions):
         progress(number, len(questions))
-        trace = _recorded(folder, request, question)
-        if trace is None:
+        if question.id not in traces:
             continue
+        trace = _read_recorded(traces[question.id], config)
         tools = Tools(store, scanner, ranker or RecordedRanker(trace), config.workspace, similarity)
         made = replay_trace(trace, tools, change=change)
         write_trace(config.folder / "workspace_runs" / "replays", made)
         outcomes += [judge_trace(trace, question, store), judge_trace(made, question, store)]
     progress(len(questions), len(questions))
-    if not outcomes:
-        raise ConfigError(f"{folder}: no traces of {request.system} with {request.recorded}; see the folders there")
     outcomes.sort(key=lambda item: item.retriever != request.recorded)
     return _report(config, config.workspace, outcomes)
 
 
-def _recorded(folder: Path, request: ReplayRequest, question: Question) -> Trace | None:
-    path = trace_path(folder, system=request.system, retriever=request.recorded, question_id=question.id)
-    return read_trace(path) if path.exists() else None
+def _recorded(config: RunConfig, request: ReplayRequest) -> dict[str, Path]:
+    """Return where the traces are that the run's outcomes count, by question."""
+    folder = config.folder / "workspace" / "traces"
+    system, retriever = request.system, request.recorded
+    found = {
+        item.question_id: trace_path(folder, system=system, retriever=retriever, question_id=item.question_id)
+        for item in _outcomes(config)
+        if (item.system, item.retriever) == (system, retriever) and item.state != "no_queries"
+    }
+    if not found:
+        raise ConfigError(f"{folder}: no traces of {system} with {retriever}; see the folders there")
+    return found
+
+
+def _read_recorded(path: Path, config: RunConfig) -> Trace:
+    manifest = config.folder / "workspace" / "manifest.json"
+    remedy = f"delete {manifest} and finish the run again, which makes such traces and keeps the others"
+    try:
+        return read_trace(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: a trace that the run counts is missing; {remedy}") from None
+    except DataError as error:
+        raise DataError(f"{error}; {remedy}") from None
 
 
 def replayed_name(request: ReplayRequest) -> str:

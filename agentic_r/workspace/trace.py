@@ -82,7 +82,7 @@ def read_trace(path: Path) -> Trace:
     try:
         value = json.loads(path.read_bytes())
     except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error}); delete it and run again") from None
+        raise DataError(f"{path}: not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise DataError(f"{path}: not a trace; delete it and run again")
+        raise DataError(f"{path}: not a trace")
     return from_json(Trace, value, where=str(path))

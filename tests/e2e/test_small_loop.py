@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from agentic_r.artifacts.jsonl import read_jsonl
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "tests" / "e2e" / "small.yaml"
 COMMAND = [sys.executable, "-m", "agentic_r", "run", str(CONFIG)]
@@ -160,3 +162,26 @@ def test_recorded_tool_calls_replay_to_the_same_coverage_and_a_smaller_budget_sh
     recorded, smaller = replayed("--budget", "800")
     assert smaller["evidence"]["value"] <= recorded["evidence"]["value"]
     assert smaller["scope@5"] == recorded["scope@5"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_recorded_trace_that_is_missing_or_damaged_is_said_and_made_again(unbroken, tmp_path):
+    copy = tmp_path / "small"
+    shutil.copytree(unbroken[0], copy)
+    trace = min((copy / "workspace" / "traces" / "rarg" / "base").iterdir())
+    (before,) = read_jsonl(trace)
+    command = [sys.executable, "-m", "agentic_r"]
+    settings = [str(CONFIG), "--set", f"runs={tmp_path}"]
+    for damage in (trace.unlink, lambda: trace.write_text("{")):
+        damage()
+        replay = [*command, "workspace", "replay", *settings, "--system", "rarg", "--from", "base"]
+        answer = subprocess.run(replay, cwd=ROOT, capture_output=True, text=True, timeout=600)
+        assert answer.returncode == 2
+        assert f"{trace}: " in answer.stderr
+        manifest = copy / "workspace" / "manifest.json"
+        assert f"delete {manifest} and finish the run again" in answer.stderr
+    manifest.unlink()
+    subprocess.run([*command, "run", *settings], cwd=ROOT, check=True, timeout=600)
+    (after,) = read_jsonl(trace)
+    assert after["scopes"] == before["scopes"]
