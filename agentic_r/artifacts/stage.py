@@ -9,7 +9,7 @@ began is somebody's own: it is never touched.
 import itertools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -204,20 +204,22 @@ def _installed() -> dict[str, str]:
     return found
 
 
-def _difference(path: Path, old: Mapping[str, object], new: Mapping[str, object]) -> str:
-    keys = [key for key in {**old, **new} if not (key in old and key in new and _equal(old[key], new[key]))]
-    shown = "; ".join(f"{key} {_was(old, key)}, {_is_now(new, key)}" for key in keys[:_MAX_SHOWN])
-    more = f" (and {len(keys) - _MAX_SHOWN} more)" if len(keys) > _MAX_SHOWN else ""
+def _difference(path: Path, before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    found = list(_changes(before, now))
+    more = f" (and {len(found) - _MAX_SHOWN} more)" if len(found) > _MAX_SHOWN else ""
+    shown = "; ".join(found[:_MAX_SHOWN])
     return f"{path} is stale: {shown}{more}; use another name or folder, or delete this one to make it again"
 
 
-def _equal(old: object, new: object) -> bool:
-    return fingerprint_value(old) == fingerprint_value(new)
-
-
-def _was(old: Mapping[str, object], key: str) -> str:
-    return f"was {old[key]!r}" if key in old else "was not set"
-
-
-def _is_now(new: Mapping[str, object], key: str) -> str:
-    return f"is now {new[key]!r}" if key in new else "is gone"
+def _changes(old: Mapping[str, object], new: Mapping[str, object], *, section: str = "") -> Iterator[str]:
+    """Yield what differs, a value in a section under its full name."""
+    for key in {**old, **new}:
+        was, is_now = old.get(key), new.get(key)
+        if isinstance(was, Mapping) and isinstance(is_now, Mapping):
+            yield from _changes(was, is_now, section=f"{section}{key}.")
+        elif key not in old:
+            yield f"{section}{key} was not set, is now {is_now!r}"
+        elif key not in new:
+            yield f"{section}{key} was {was!r}, is gone"
+        elif fingerprint_value(was) != fingerprint_value(is_now):
+            yield f"{section}{key} was {was!r}, is now {is_now!r}"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agentic_r.artifacts.fingerprint import fingerprint_strings
 from agentic_r.corpus.report import Fault, ReadingReport
-from agentic_r.corpus.rows import Number, Row, first_field, id_field, read_rows, text_field
+from agentic_r.corpus.rows import Number, Row, check_unicode, first_field, id_field, read_rows, text_field
 from agentic_r.errors import DataError
 from agentic_r.types import Passage, QueryText, TrainingInstance
 
@@ -64,7 +64,7 @@ def read_pool(path: Path) -> dict[str, Passage]:
         DataError: naming file and line: a broken row, an id that comes twice with another text, no row at all.
     """
     passages: dict[str, Passage] = {}
-    for row in read_rows(path, report=ReadingReport(broken_lines="stop"), columns=(_PASSAGE_ID, _PASSAGE_TEXT)):
+    for row in read_rows(path, report=ReadingReport(remedy="correct the row"), columns=(_PASSAGE_ID, _PASSAGE_TEXT)):
         try:
             passage = _passage(row.values)
         except Fault as fault:
@@ -90,7 +90,7 @@ def read_instances(path: Path, *, pool: Mapping[str, Passage]) -> OwnInstances:
     found = OwnInstances(passages=dict(pool))
     places: dict[str, tuple[str, QueryText]] = {}
     asked: set[QueryText] = set()
-    for row in read_rows(path, report=ReadingReport(broken_lines="stop"), columns=(_QUERY, _POSITIVES)):
+    for row in read_rows(path, report=ReadingReport(remedy="correct the row"), columns=(_QUERY, _POSITIVES)):
         found.num_rows += 1
         try:
             made = _instances(row, found, number=found.num_rows)
@@ -154,6 +154,9 @@ def _instances(row: Row, found: OwnInstances, *, number: int) -> list[TrainingIn
     """One instance for each positive of a row; all with the row's id, the question id empty where it has none."""
     name, query = text_field(row.values, _QUERY, reason="no query")
     question = row.values.get("question") if name != "question" else None
+    if not query.strip():
+        raise Fault("empty query", f"field {name!r}")
+    check_unicode(query, question if isinstance(question, str) else "")
     positives = _listed_passages(row.values, _POSITIVES, found)
     if not positives:
         raise Fault("no positive", f"expected one of {', '.join(_POSITIVES)}")
@@ -183,6 +186,7 @@ def _history(values: Mapping[str, object]) -> tuple[str, ...]:
         return ()
     if not isinstance(given, list) or not all(isinstance(text, str) and not isinstance(text, Number) for text in given):
         raise Fault("history is no list of strings", repr(given)[:80])
+    check_unicode(*given)
     return tuple(given)
 
 
@@ -213,6 +217,8 @@ def _known(given: object, found: OwnInstances, *, is_id: bool) -> str:
         passage = _passage(given)
     elif not isinstance(given, str):
         raise Fault("passage is neither text nor object", repr(given)[:80])
+    elif not given.strip():
+        raise Fault("empty passage", "a text of no words")
     elif given in found.passages:
         return given
     elif is_id:
@@ -224,6 +230,7 @@ def _known(given: object, found: OwnInstances, *, is_id: bool) -> str:
             "as {text: ...}",
         )
     else:
+        check_unicode(given)
         passage = Passage(f"text-{fingerprint_strings([given])}", "", "", given)
     known = found.passages.setdefault(passage.id, passage)
     if (known.title, known.text) != (passage.title, passage.text):
@@ -236,6 +243,9 @@ def _passage(values: Mapping[str, object]) -> Passage:
     title = values.get("title")
     if title is not None and not isinstance(title, str):
         raise Fault("title is not a string", repr(title)[:80])
+    if not (text.strip() or (title or "").strip()):
+        raise Fault("empty passage", "neither title nor text")
+    check_unicode(text, title or "")
     has_id = bool(first_field(values, _PASSAGE_ID)[0])
     identifier = id_field(values, _PASSAGE_ID) if has_id else f"text-{fingerprint_strings([title or '', text])}"
     document = values.get("document_id")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentic_r.artifacts.fingerprint import fingerprint_files, fingerprint_strings, generator_seed
 from agentic_r.artifacts.jsonl import write_json
+from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.progress import Progress
 from agentic_r.artifacts.records import read_records, write_records
 from agentic_r.artifacts.stage import StageFolder, StageIdentity, open_stage
@@ -54,7 +55,7 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
 
     Raises:
         DataError: instances or corpus cannot be used; names file and line.
-        ConfigError: a setting does not fit; see ``train_retriever``.
+        ConfigError: a setting does not fit (see ``train_retriever``), or another process works in the folder.
         StaleError: the folder holds a training of other inputs or settings.
         MissingPartError: a package that the configuration names is not installed.
     """
@@ -65,6 +66,12 @@ def train_alone(config: RetrieverConfig, *, progress: Progress) -> TrainingSumma
             return None
         ranks.wait()
         return _train(config, _read_prepared(config), ranks, progress=lambda done, total: None)
+    with locked(config.folder):
+        return _train_first(config, ranks, progress)
+
+
+def _train_first(config: RetrieverConfig, ranks: Ranks, progress: Progress) -> TrainingSummary | None:
+    """Do the first process's part, which writes everything."""
     identity = StageIdentity(
         name="retriever",
         schema=_SCHEMA,

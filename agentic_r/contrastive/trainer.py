@@ -369,6 +369,7 @@ def _summary(
             f"trained on {len(plan.instances)} instances in {len(records)} of {counts.steps} steps; "
             f"{num_skipped} steps skipped, {counts.rows_without_negatives} rows without negatives, "
             f"{counts.short_instances} short instances"
+            + (f", {counts.masked_own_negatives} own negatives are positives" if counts.masked_own_negatives else "")
             + ("" if dev is None else f"; kept the weights of step {dev.step}, {_measured(dev)} on the dev set")
         ),
         num_instances=num_given,

@@ -62,9 +62,11 @@ class ReadingReport:
 
     ``skipped`` are rows that should have become something and did not; ``ignored`` never claimed to be one (blank
     lines, hidden files, other file types); ``warned`` were kept; ``unused_fields`` counts fields that are not read.
+    ``remedy`` is what to do about a broken row.
     """
 
     broken_lines: Literal["stop", "skip"] = "stop"
+    remedy: str = "correct it, or set data.broken_lines to skip"
     read: int = 0
     skipped: dict[str, Tally] = field(default_factory=dict)
     ignored: dict[str, Tally] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class ReadingReport:
         """
         if self.broken_lines == "stop":
             detail = f" ({fault.detail})" if fault.detail else ""
-            raise DataError(f"{place}: {fault.reason}{detail}; correct it, or set data.broken_lines to skip")
+            raise DataError(f"{place}: {fault.reason}{detail}; {self.remedy}")
         self.skip(fault.reason, Listed(place, identifier, fault.detail))
 
     def skip(self, reason: str, case: Listed) -> None:

@@ -1,15 +1,13 @@
 """Running a plan: one stage after the other, each exactly once over all restarts.
 
-Owns the lock on the run's folder, reuse of another run's finished stages, the refusal of stale ones, and what is
+Owns reuse of another run's finished stages, the refusal of stale ones, and what is
 said meanwhile. What a stage does is ``learning.py``'s and ``measuring.py``'s.
 """
 
-import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +15,11 @@ import torch
 import yaml
 
 from agentic_r.artifacts.jsonl import write_text_atomic
+from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.progress import Progress, spell_seconds
 from agentic_r.artifacts.stage import Manifest, StageFolder, open_stage, read_manifest
 from agentic_r.config import RunConfig
-from agentic_r.errors import ConfigError, StaleError
+from agentic_r.errors import StaleError
 from agentic_r.evaluation.summary import Summary
 from agentic_r.loop import learning, measuring, probing
 from agentic_r.loop.layout import StagePlan, plan_stages, require_reuse, stages_until
@@ -53,7 +52,7 @@ def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> R
     torch.set_num_threads(config.threads)
     root = config.folder
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root):
+    with locked(root):
         _refuse_stale(stages, root)
         write_text_atomic(root / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
         parts = Parts(config)
@@ -105,18 +104,6 @@ _WORK: Mapping[str, Work] = {
     "workspace": probing.probe_workspace,
     "export": measuring.export_retriever,
 }
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    with (root / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(
-                f"{root}: another process is working in this folder; wait for it, or use another name"
-            ) from None
-        yield
 
 
 def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:

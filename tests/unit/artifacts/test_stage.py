@@ -84,6 +84,16 @@ def test_a_stale_stage_names_what_changed(tmp_path: Path) -> None:
     assert "same" not in text
 
 
+def test_a_changed_value_in_a_section_is_named_alone(tmp_path: Path) -> None:
+    before = {"epochs": 1, "lora": None, "rate": 0.1}
+    open_stage(tmp_path / "s", identity(contrastive=before)).finish()
+    with pytest.raises(StaleError) as caught:
+        open_stage(tmp_path / "s", identity(contrastive=before | {"epochs": 2, "lora": {"rank": 8}}))
+    assert "contrastive.epochs was 1, is now 2;" in str(caught.value)
+    assert "contrastive.lora was None, is now {'rank': 8};" in str(caught.value)
+    assert "rate" not in str(caught.value)
+
+
 def test_a_setting_that_is_a_tuple_equals_the_list_in_its_manifest(tmp_path: Path) -> None:
     open_stage(tmp_path / "s", identity(measures=("R@5",))).finish()
     assert open_stage(tmp_path / "s", identity(measures=("R@5",))).done

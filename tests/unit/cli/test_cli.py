@@ -165,7 +165,7 @@ def test_an_error_of_ours_keeps_its_traceback(folder, monkeypatch):
 
 def test_a_second_process_is_refused_and_the_first_is_left_alone(folder, call):
     (folder / "runs" / "n").mkdir(parents=True)
-    with (folder / "runs" / "n" / ".lock").open("w") as held:
+    with (folder / "runs" / ".n.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         code, _, err = corpus(call)
     assert code == 2

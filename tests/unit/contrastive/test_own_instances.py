@@ -161,6 +161,12 @@ def test_fields_of_no_use_are_counted_by_name(read):
         ({"query": "who?", "pos": ["d1"], "neg": ["d2"], "pos_scores": [1]}, ":1: relevance does not fit"),
         ({"query": "who?", "pos": ["d1"], "pos_scores": [7.5]}, ":1: relevance is not within 0 and 1"),
         ({"query": "w", "pos": [{"docid": "d1", "text": "Other text."}]}, ":1: passage has two texts"),
+        ({"query": " ", "pos": ["A b."]}, r":1: empty query \(field 'query'\); correct the row"),
+        ({"query": "w", "pos": [" "]}, ":1: empty passage"),
+        ({"query": "w", "pos": [{"text": " ", "title": ""}]}, ":1: empty passage"),
+        ({"query": "w \ud83d", "pos": ["A b."]}, ":1: not Unicode"),
+        ({"query": "w", "pos": ["A b \ud83d"]}, ":1: not Unicode"),
+        ({"query": "w", "pos": [{"text": "A \ud83d"}]}, ":1: not Unicode"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(read, row, says):

@@ -12,13 +12,14 @@ from tiny_encoder import tiny_encoder
 from two_processes import free_port
 from typer.testing import CliRunner
 
+from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.progress import Silent
 from agentic_r.cli import app
 from agentic_r.config import load_retriever_config
 from agentic_r.contrastive.own_instances import read_instances, read_pool
 from agentic_r.contrastive.standalone import dev_set, train_alone
 from agentic_r.encoder.bi_encoder import BiEncoder
-from agentic_r.errors import DataError, StaleError
+from agentic_r.errors import ConfigError, DataError, StaleError
 
 CONFIG = """
 name: mine
@@ -143,6 +144,14 @@ def test_what_was_counted_before_a_kill_is_in_the_manifest(config, tmp_path):
     unbroken, resumed = (json.loads((item.folder / "manifest.json").read_text()) for item in (one, other))
     assert "negatives_same_text" in resumed["counts"]
     assert (resumed["counts"], resumed["skipped"]) == (unbroken["counts"], unbroken["skipped"])
+
+
+def test_a_second_process_is_refused_and_leaves_the_first_ones_work_alone(config):
+    settings = load_retriever_config(config)
+    with locked(settings.folder), pytest.raises(ConfigError, match="another process is working in this folder"):
+        train_alone(settings, progress=Silent())
+    assert not settings.folder.exists()
+    assert train_alone(settings, progress=Silent()).trained
 
 
 CHILD = """
