@@ -8,6 +8,7 @@ import copy
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -210,7 +211,9 @@ def _take_steps(
         encoder, plan, config, arguments=arguments, log=files.log, callbacks=[watcher, *trackers]
     )
     if watcher.evaluation is None or not watcher.evaluation.is_over:
-        trainer.train(resume_from_checkpoint=files.checkpoints.newest)
+        with warnings.catch_warnings():  # of names that these libraries still call in each other
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"accelerate|torch\.distributed")
+            trainer.train(resume_from_checkpoint=files.checkpoints.newest)
         bring_weights(trainer.model, encoder.model)
     if files.dev_log is not None:
         files.dev_log.restore_best(encoder.model)
