@@ -87,6 +87,12 @@ def test_context_behind_the_last_match_of_a_capped_document_is_kept(scan):
     assert (result.num_found, result.num_capped) == (1, 1)
 
 
+def test_what_follows_the_last_line_without_the_pattern_of_a_capped_document_is_context(scan):
+    """ripgrep's own -m 1 -v marks needle as a match here."""
+    result = scan({"a.txt": "a\nneedle\nb\nneedle\n"}, "needle", "-v", "-A1", max_matches_per_document=1)
+    assert result.raw(has_context=True) == b"a.txt:1:a\na.txt-2-needle\n"
+
+
 def test_a_missing_document_makes_a_scan_partial_and_is_named(scan):
     result = scan({"a.txt": "needle\n"}, "needle", missing=["gone.txt"])
     assert result.state == "partial"
