@@ -19,6 +19,7 @@ from agentic_r.cli.endings import end_script
 from agentic_r.config import RunConfig, load_config, load_retriever_config
 from agentic_r.contrastive.ranks import Ranks, start_ranks
 from agentic_r.contrastive.standalone import train_alone
+from agentic_r.evaluation.training_report import write_training_report
 from agentic_r.loop.layout import plan_stages
 from agentic_r.loop.learning import train_iteration
 from agentic_r.loop.parts import Parts
@@ -55,7 +56,10 @@ def work(arguments: list[str]) -> int:
     path, iteration = Path(arguments[0]), arguments[1] if len(arguments) > 1 else "1"
     ranks, num_failed = start_ranks(), 0
     if names_instances(path):
-        train_alone(load_retriever_config(path), progress=terminal_progress(sys.stderr) if ranks.is_first else Silent())
+        config = load_retriever_config(path)
+        train_alone(config, progress=terminal_progress(sys.stderr) if ranks.is_first else Silent())
+        if ranks.is_first:
+            write_training_report(config.folder)
     else:
         num_failed = train_in_loop(load_config(path), iteration, ranks)
     if ranks.world > 1:

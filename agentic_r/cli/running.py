@@ -72,11 +72,14 @@ def check_command(config: ConfigPath, overrides: Overrides = None, as_json: Json
 def report_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")], as_json: Json = False
 ) -> None:
-    """Print a finished run's result table again."""
-    from agentic_r.evaluation.summary import read_summary
-
+    """Print a finished run's result table again, or write the page of a retriever that was trained alone."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; give a run's folder, such as runs/quickstart")
+    if (folder / "retriever").is_dir():  # a run's are in its iterations
+        _end_training(folder, as_json=as_json)
+        return
+    from agentic_r.evaluation.summary import read_summary
+
     summary = read_summary(folder / "summary.json")
     if as_json:
         typer.echo(json_line(summary.model_dump(mode="json", by_alias=True)))
@@ -95,8 +98,17 @@ def train_retriever_command(config: ConfigPath, overrides: Overrides = None, as_
 
     with contextlib.redirect_stdout(sys.stderr):
         train_alone(settings, progress=terminal_progress(sys.stderr))
-    text = (settings.folder / "summary.json").read_text(encoding="utf-8")
-    typer.echo(json_line(json.loads(text)) if as_json else f"encoder: {settings.folder / 'retriever' / 'encoder'}")
+    _end_training(settings.folder, as_json=as_json)
+
+
+def _end_training(folder: Path, *, as_json: bool) -> None:
+    from agentic_r.evaluation.training_report import write_training_report
+
+    report = write_training_report(folder)
+    if as_json:
+        typer.echo(json_line(json.loads((folder / "summary.json").read_text(encoding="utf-8"))))
+    else:
+        typer.echo(f"encoder: {folder / 'retriever' / 'encoder'}\nreport: {report}")
 
 
 def _print_tables(folder: Path) -> None:

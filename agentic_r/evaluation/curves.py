@@ -58,7 +58,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class TrainingLog:
-    """The file of one training run; ``iteration`` counts from 1."""
+    """The file of one training run; ``iteration`` counts from 1, and is 0 for a training that stands alone."""
 
     iteration: int
     path: Path
@@ -97,9 +97,11 @@ def training_charts(logs: Sequence[TrainingLog], curves: Sequence[Curve]) -> tup
         members = [curve for curve in curves if curve.chart == title]
         lines = [
             Line(
-                name=" ".join(part for part in (f"iteration {log.iteration}", curve.name) if part),
+                name=" ".join(
+                    part for part in (f"iteration {log.iteration}" * bool(log.iteration), curve.name) if part
+                ),
                 points=_points(records[log], curve.key, path=log.path, within=curve.within),
-                colour=log.iteration - 1,
+                colour=max(log.iteration - 1, 0),
                 is_dashed=place > 0,
             )
             for log in logs

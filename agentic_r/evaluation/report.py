@@ -7,39 +7,22 @@ there is no script. All text is escaped by the template. A part that was not mea
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentic_r.artifacts.jsonl import write_text_atomic
 from agentic_r.evaluation import wording
 from agentic_r.evaluation.coverage import coverage_tables
-from agentic_r.evaluation.curves import Chart
 from agentic_r.evaluation.findings import find
+from agentic_r.evaluation.page import Figure, curve_figure, page_environment
 from agentic_r.evaluation.report_parts import ReportInput, WorkspaceCoverage
 from agentic_r.evaluation.summary import CROSS_MEASURES, MEASURES, CrossCell, Estimate, Summary, SummaryRow
-from agentic_r.evaluation.svg import NEUTRAL, NUM_COLOURS, Line, Mark, bar_chart, interval_chart, line_chart, thinning
+from agentic_r.evaluation.svg import NEUTRAL, NUM_COLOURS, Mark, bar_chart, interval_chart
 from agentic_r.evaluation.table import measure_header, reading_notes
 
 __all__ = ["render_report", "write_report"]
 
 _DRAWN_SYSTEM = "rarg"  # the one that every retriever of a run takes part in
 _MOST_HEAT = 42  # more colour would leave too little contrast for the text upon it
-
-
-@dataclass(frozen=True, slots=True)
-class _Legend:
-    name: str
-    css: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """A drawn chart; ``svg`` is empty where nothing was measured."""
-
-    title: str
-    svg: Markup
-    legend: tuple[_Legend, ...] = ()
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +48,7 @@ def write_report(path: Path, report: ReportInput) -> None:
 def render_report(report: ReportInput) -> str:
     """Return the page's HTML."""
     summary = report.summary
-    page = _environment().get_template("report.html")
+    page = page_environment().get_template("report.html")
     html = page.render(
         report=report,
         summary=summary,
@@ -76,41 +59,18 @@ def render_report(report: ReportInput) -> str:
         heat_tables=[_heat_table(name, summary) for name in CROSS_MEASURES] if summary.cross else [],
         coverage=[_coverage_figure(item) for item in report.coverage if item.system == _DRAWN_SYSTEM],
         coverage_tables=coverage_tables(report.coverage),
-        agent_figures=[_curve_figure(chart) for chart in report.agent_charts],
-        retriever_figures=[_curve_figure(chart) for chart in report.retriever_charts],
-        relevance=[
-            _Figure("relevance", Markup(bar_chart(item.relevance, title="relevance"))) for item in report.labels
-        ],
+        agent_figures=[curve_figure(chart) for chart in report.agent_charts],
+        retriever_figures=[curve_figure(chart) for chart in report.retriever_charts],
+        relevance=[Figure("relevance", Markup(bar_chart(item.relevance, title="relevance"))) for item in report.labels],
     )
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate is shown, not fatal
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("agentic_r.evaluation"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "bytes": wording.bytes_text,
-        "count": wording.count_text,
-        "count_noun": wording.count_noun,
-        "difference": wording.difference_text,
-        "duration": wording.duration_text,
-        "number": wording.number_text,
-        "p_value": wording.p_text,
-        "stage": wording.stage_text,
-    }
-    return environment
-
-
-def _interval_figure(measure: str, summary: Summary) -> _Figure:
+def _interval_figure(measure: str, summary: Summary) -> Figure:
     title = measure_header(measure, summary)
     marks = [mark for row in summary.rows if (mark := _mark(row, measure)) is not None]
     high = None if measure == "search_turns" else 1.0
-    return _Figure(title, Markup(interval_chart(marks, title=title, high=high)), note=_missing_note(summary, measure))
+    return Figure(title, Markup(interval_chart(marks, title=title, high=high)), note=_missing_note(summary, measure))
 
 
 def _mark(row: SummaryRow, measure: str) -> Mark | None:
@@ -158,7 +118,7 @@ def _heat_cell(estimate: Estimate | None, most: float) -> _HeatCell:
     return _HeatCell(estimate, round(_MOST_HEAT * estimate.value / most) if most > 0 else 0)
 
 
-def _coverage_figure(coverage: WorkspaceCoverage) -> _Figure:
+def _coverage_figure(coverage: WorkspaceCoverage) -> Figure:
     marks = [
         Mark(step.name, step.share.value, step.share.low, step.share.high, _stage_colour(coverage.retriever))
         for step in coverage.steps
@@ -169,25 +129,4 @@ def _coverage_figure(coverage: WorkspaceCoverage) -> _Figure:
     if missing and marks:
         notes.append(f"{wording.NOT_MEASURED}: {', '.join(missing)}")
     title = f"{wording.stage_text(coverage.retriever)} as scope ranker"
-    return _Figure(title, Markup(interval_chart(marks, title=title, high=1.0)), note="; ".join(notes))
-
-
-def _curve_figure(chart: Chart) -> _Figure:
-    notes = []
-    group = max((thinning(line.points) for line in chart.lines), default=1)
-    if group > 1:
-        notes.append(f"each point is the mean of {group} steps")
-    if chart.num_gaps:
-        notes.append(f"{wording.count_noun(chart.num_gaps, 'step')} without a value")
-    return _Figure(
-        title=chart.title,
-        svg=Markup(line_chart(chart.lines, title=chart.title, x_label=chart.x_label)),
-        legend=tuple(
-            _Legend(line.name, _line_css(line)) for line in chart.lines if any(p.y is not None for p in line.points)
-        ),
-        note="; ".join(notes),
-    )
-
-
-def _line_css(line: Line) -> str:
-    return f"s{line.colour % NUM_COLOURS}" + (" dashed" if line.is_dashed else "")
+    return Figure(title, Markup(interval_chart(marks, title=title, high=1.0)), note="; ".join(notes))

@@ -12,6 +12,7 @@ from tiny_encoder import tiny_encoder
 from two_processes import free_port
 from typer.testing import CliRunner
 
+from agentic_r.artifacts.jsonl import read_jsonl
 from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.progress import Silent
 from agentic_r.cli import app
@@ -20,6 +21,7 @@ from agentic_r.contrastive.own_instances import read_instances, read_pool
 from agentic_r.contrastive.standalone import dev_set, train_alone
 from agentic_r.encoder.bi_encoder import BiEncoder
 from agentic_r.errors import ConfigError, DataError, StaleError
+from agentic_r.evaluation.training_report import write_training_report
 
 CONFIG = """
 name: mine
@@ -100,6 +102,37 @@ def test_the_command_prints_one_object(config):
     summary = json.loads(done.stdout)
     assert summary["num_instances"] == 8
     assert summary["dev"]["step"] in (0, 2)
+
+
+def test_the_page_has_curves_dev_measures_and_settings_and_is_written_again_on_request(config):
+    done = CliRunner().invoke(app, ["train", "retriever", str(config), "--set", "name=<page>"])
+    assert done.exit_code == 0, done.output
+    folder = load_retriever_config(config, ("name=<page>",)).folder
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    dev = [line["values"]["nDCG@10"] for line in read_jsonl(folder / "retriever" / "dev.jsonl")]
+    assert ("Training raises nDCG@10" in page) is (max(dev) > dev[0])
+    assert f'<td class="n">{dev[0]:.2f}</td><td class="n">{max(dev):.2f}</td>' in page
+    assert page.count("<svg") == 4  # loss, similarity, gradient norm, the dev measure
+    assert "&lt;page&gt;" in page
+    assert "<page>" not in page
+    assert "learning_rate: 0.001" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    (folder / "report.html").unlink()
+    again = CliRunner().invoke(app, ["report", str(folder)])
+    assert again.exit_code == 0, again.output
+    assert (folder / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_a_page_without_dev_evaluation_says_so_and_one_of_no_training_is_refused(config):
+    arguments = ["train", "retriever", str(config), "--set", "dev_instances=null"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    folder = load_retriever_config(config, ("dev_instances=null",)).folder
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "A retriever was trained on 8 instances, without dev evaluation." in page
+    assert "not measured: no dev queries" in page
+    (folder / "manifest.json").unlink()
+    with pytest.raises(ConfigError, match="no finished training"):
+        write_training_report(folder)
 
 
 def test_a_file_that_is_not_there_is_named(config):
