@@ -2,12 +2,14 @@
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentic_r.cli.options import ConfigPath, Json, Overrides, json_line, quiet_libraries
+from agentic_r.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentic_r.loop.workspace_commands import WorkspaceReport
@@ -38,6 +40,7 @@ def workspace_run_command(
     """Run a preset over a finished run's recorded queries; no chat model takes part. Safe to kill and run again."""
     from agentic_r.config import load_config, load_workspace
 
+    _refuse_limits(overrides, f"workspace run takes the workspace's settings from the preset; change {preset}")
     settings, chosen = load_config(config, tuple(overrides or ())), load_workspace(preset)
     quiet_libraries()
     from agentic_r.artifacts.progress import terminal_progress
@@ -65,6 +68,7 @@ def workspace_replay_command(
     """Make recorded tool calls again, without a model, and say which evidence would have been shown."""
     from agentic_r.config import load_config
 
+    _refuse_limits(overrides, "a replay takes the workspace's settings from the traces; give --order or --budget")
     settings = load_config(config, tuple(overrides or ()))
     quiet_libraries()
     from agentic_r.artifacts.progress import terminal_progress
@@ -77,6 +81,13 @@ def workspace_replay_command(
         found = replay_traces(settings, request, progress=progress.update)
     progress.end("done")
     _print_coverage(found, as_json=as_json)
+
+
+def _refuse_limits(overrides: Sequence[str] | None, reason: str) -> None:
+    """Refuse settings that would have no effect."""
+    for item in overrides or ():
+        if item.startswith("workspace."):
+            raise ConfigError(f"--set {item}: {reason}")
 
 
 def _print_coverage(found: "WorkspaceReport", *, as_json: bool) -> None:

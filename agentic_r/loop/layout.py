@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentic_r.artifacts.fingerprint import fingerprint_files, fingerprint_value
-from agentic_r.artifacts.stage import StageIdentity
+from agentic_r.artifacts.stage import StageIdentity, open_stage, read_manifest
 from agentic_r.config import (
     FilesData,
     PretrainedEncoder,
@@ -19,13 +19,14 @@ from agentic_r.config import (
     Section,
     TinyLanguageModel,
 )
-from agentic_r.errors import ConfigError
+from agentic_r.errors import ConfigError, StaleError
 
 __all__ = [
     "BASE_WITH_QUESTION",
     "StagePlan",
     "agent_names",
     "plan_stages",
+    "refuse_stale",
     "require_reuse",
     "retriever_name",
     "retriever_names",
@@ -34,6 +35,7 @@ __all__ = [
 
 BASE_WITH_QUESTION = "base+question"
 
+_MAX_SHOWN = 4  # names of stages in one line
 # Raised where a stage's output changes meaning.
 _SCHEMAS = {"queries": 2, "candidates": 2, "instances": 2, "retriever": 2, "workspace": 3}
 
@@ -301,3 +303,26 @@ def _bytes_of(path: Path) -> str:
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return fingerprint_value([[file.relative_to(path).as_posix(), fingerprint_files([file])] for file in files])
     return fingerprint_files([path]) if path.exists() else "missing"
+
+
+def refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
+    """Look at every finished stage before any work is done; the first stale one says why, the others follow from it.
+
+    Raises:
+        StaleError: names them.
+    """
+    reason, others = "", []
+    for plan in stages:
+        folder = plan.folder(root)
+        if read_manifest(folder) is None:
+            continue
+        try:
+            open_stage(folder, plan.identity)
+        except StaleError as error:
+            if reason:
+                others.append(plan.name)
+            reason = reason or str(error)
+    if reason:
+        more = f" (and {len(others) - _MAX_SHOWN} more)" if len(others) > _MAX_SHOWN else ""
+        also = f"; stale too: {', '.join(others[:_MAX_SHOWN])}{more}" if others else ""
+        raise StaleError(reason + also)

@@ -1,13 +1,13 @@
 """Running a plan: one stage after the other, each exactly once over all restarts.
 
-Owns reuse of another run's finished stages, the refusal of stale ones, and what is
-said meanwhile. What a stage does is ``learning.py``'s and ``measuring.py``'s.
+Owns reuse of another run's finished stages, and what is said meanwhile. What a stage does is ``learning.py``'s and
+``measuring.py``'s.
 """
 
 import os
 import resource
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,9 @@ from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.progress import Progress, spell_seconds
 from agentic_r.artifacts.stage import Manifest, StageFolder, open_stage, read_manifest
 from agentic_r.config import RunConfig
-from agentic_r.errors import StaleError
 from agentic_r.evaluation.summary import Summary
 from agentic_r.loop import learning, measuring, probing
-from agentic_r.loop.layout import StagePlan, plan_stages, require_reuse, stages_until
+from agentic_r.loop.layout import StagePlan, plan_stages, refuse_stale, require_reuse, stages_until
 from agentic_r.loop.parts import Parts
 
 __all__ = ["RunOutcome", "has_work", "run"]
@@ -53,7 +52,7 @@ def run(config: RunConfig, *, progress: Progress, until: str | None = None) -> R
     root = config.folder
     root.mkdir(parents=True, exist_ok=True)
     with locked(root):
-        _refuse_stale(stages, root)
+        refuse_stale(stages, root)
         write_text_atomic(root / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
         parts = Parts(config)
         num_failed = sum(_run_stage(parts, plan, progress) for plan in stages)
@@ -104,29 +103,6 @@ _WORK: Mapping[str, Work] = {
     "workspace": probing.probe_workspace,
     "export": measuring.export_retriever,
 }
-
-
-def _refuse_stale(stages: Sequence[StagePlan], root: Path) -> None:
-    """Look at every finished stage before any work is done; the first stale one says why, the others follow from it.
-
-    Raises:
-        StaleError: names them.
-    """
-    reason, others = "", []
-    for plan in stages:
-        folder = plan.folder(root)
-        if read_manifest(folder) is None:
-            continue
-        try:
-            open_stage(folder, plan.identity)
-        except StaleError as error:
-            if reason:
-                others.append(plan.name)
-            reason = reason or str(error)
-    if reason:
-        more = f" (and {len(others) - _MAX_SHOWN} more)" if len(others) > _MAX_SHOWN else ""
-        also = f"; stale too: {', '.join(others[:_MAX_SHOWN])}{more}" if others else ""
-        raise StaleError(reason + also)
 
 
 def _reuse(parts: Parts, plan: StagePlan, folder: Path) -> Path | None:

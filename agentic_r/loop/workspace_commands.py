@@ -4,10 +4,13 @@ Works on the run's own questions, queries and retrievers; trains nothing and cha
 ``<run>/workspace_runs/<name>/``.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agentic_r.artifacts.jsonl import write_json
+from agentic_r.artifacts.lock import locked
 from agentic_r.artifacts.records import read_records
 from agentic_r.config import SYSTEMS, RunConfig, SystemName, WorkspaceConfig
 from agentic_r.errors import ConfigError, DataError
@@ -15,6 +18,7 @@ from agentic_r.evaluation.coverage import coverage_comparisons, workspace_covera
 from agentic_r.evaluation.intervals import Bootstrap
 from agentic_r.evaluation.report_parts import WorkspaceCoverage
 from agentic_r.evaluation.summary import Comparison
+from agentic_r.loop.layout import plan_stages, refuse_stale
 from agentic_r.loop.parts import Parts
 from agentic_r.loop.probing import Contenders, questions_with_evidence
 from agentic_r.workspace.coverage import ProbeOutcome, judge_trace
@@ -39,6 +43,8 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
+
+_RUNS, _PRESET = "workspace_runs", "preset.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,9 @@ def show_coverage(config: RunConfig) -> WorkspaceReport:
 
     Raises:
         ConfigError: the run has not come that far.
+        StaleError: it was made with other settings or documents.
     """
+    _refuse_unfit(config)
     return _report(config, config.workspace, _outcomes(config))
 
 
@@ -124,20 +132,26 @@ def run_preset(
         progress: Called with (questions done, questions in all).
 
     Raises:
-        ConfigError: the run is not finished, has no such retriever, or a system needs an encoder.
+        ConfigError: the run is not finished, has no such retriever, a system needs an encoder, the name stands for
+            another preset, or another process works there.
+        StaleError: the run was made with other settings or documents.
     """
+    _refuse_unfit(config)
     parts = Parts(config)
     contenders = Contenders(parts)
     chosen = [contenders.make(system, retriever) for system in preset.systems for retriever in retrievers]
-    outcomes = run_probe(
-        config.folder / "workspace_runs" / name,
-        questions=questions_with_evidence(parts),
-        queries=parts.recorded_queries,
-        contenders=chosen,
-        store=_store(config),
-        config=preset,
-        progress=progress,
-    )
+    folder = config.folder / _RUNS / name
+    with locked(folder.parent):
+        _keep_preset(folder, preset)
+        outcomes = run_probe(
+            folder,
+            questions=questions_with_evidence(parts),
+            queries=parts.recorded_queries,
+            contenders=chosen,
+            store=_store(config),
+            config=preset,
+            progress=progress,
+        )
     return _report(config, preset, outcomes)
 
 
@@ -147,7 +161,14 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
     Raises:
         ConfigError: there are no such traces, or no such retriever.
         DataError: a trace that the run's outcomes count is missing or damaged.
+        StaleError: the run was made with other settings or documents.
     """
+    _refuse_unfit(config)
+    with locked(config.folder / _RUNS):
+        return _replay(config, request, progress)
+
+
+def _replay(config: RunConfig, request: ReplayRequest, progress: Progress) -> WorkspaceReport:
     parts = Parts(config)
     store = _store(config)
     questions = questions_with_evidence(parts)
@@ -157,7 +178,7 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
     similarity = contenders.make(request.system, named).similarity if needs_encoder(request.system) else None
     ranker = contenders.make("rarg", request.retriever).ranker if request.retriever else None
     scanner = OrderedScanner(find_ripgrep(), store.documents_folder, timeout_s=config.workspace.scan_timeout_s)
-    change = Change(replayed_name(request), request.order, request.budget, config.seed)
+    change = Change(replayed_name(request, seed=config.seed), request.order, request.budget, config.seed)
     outcomes: list[ProbeOutcome] = []
     for number, question in enumerate(questions):
         progress(number, len(questions))
@@ -166,7 +187,7 @@ def replay_traces(config: RunConfig, request: ReplayRequest, *, progress: Progre
         trace = _read_recorded(traces[question.id], config)
         tools = Tools(store, scanner, ranker or RecordedRanker(trace), config.workspace, similarity)
         made = replay_trace(trace, tools, change=change)
-        write_trace(config.folder / "workspace_runs" / "replays", made)
+        write_trace(config.folder / _RUNS / "replays", made)
         outcomes += [judge_trace(trace, question, store), judge_trace(made, question, store)]
     progress(len(questions), len(questions))
     outcomes.sort(key=lambda item: item.retriever != request.recorded)
@@ -198,11 +219,12 @@ def _read_recorded(path: Path, config: RunConfig) -> Trace:
         raise DataError(f"{error}; {remedy}") from None
 
 
-def replayed_name(request: ReplayRequest) -> str:
+def replayed_name(request: ReplayRequest, *, seed: int) -> str:
     """Return the name under which a replay's traces are kept: another for whatever else is asked."""
     parts = [request.retriever or request.recorded, "replayed"]
     parts += [f"from {request.recorded}"] if request.retriever is not None else []
     parts += [f"by {request.order}"] if request.order != "ranked" else []
+    parts += [f"of seed {seed}"] if request.order == "random" else []
     parts += [f"within {request.budget}"] if request.budget is not None else []
     return " ".join(parts)
 
@@ -211,7 +233,32 @@ def _store(config: RunConfig) -> DocumentStore:
     folder = config.folder / "workspace" / "store"
     if not (folder / "map.jsonl").exists():
         raise ConfigError(f"{folder}: no document store; finish the run first (agentic-r run CONFIG)")
-    return open_store(folder)
+    store = open_store(folder)
+    for document in store:
+        path = store.documents_folder / document.name
+        if not path.is_file() or path.stat().st_size != document.num_bytes:
+            raise DataError(
+                f"{path}: missing, or not as long as the store's map says; "
+                f"delete {folder.parent} and finish the run again, which makes it anew"
+            )
+    return store
+
+
+def _refuse_unfit(config: RunConfig) -> None:
+    """Check that what the run has finished is what the configuration says."""
+    refuse_stale(plan_stages(config), config.folder)
+
+
+def _keep_preset(folder: Path, preset: WorkspaceConfig) -> None:
+    """Write beside a preset's traces what it was; traces of another preset are not written over."""
+    file, asked = folder / _PRESET, preset.model_dump(mode="json")
+    if not file.exists():
+        write_json(file, asked)
+    elif json.loads(file.read_text(encoding="utf-8")) != asked:
+        raise ConfigError(
+            f"{folder}: holds the traces of a preset of this file name with other settings (in {_PRESET}); "
+            "rename the file, or delete the folder"
+        )
 
 
 def _report(config: RunConfig, settings: WorkspaceConfig, outcomes: list[ProbeOutcome]) -> WorkspaceReport:

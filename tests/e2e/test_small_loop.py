@@ -185,3 +185,31 @@ def test_a_recorded_trace_that_is_missing_or_damaged_is_said_and_made_again(unbr
     subprocess.run([*command, "run", *settings], cwd=ROOT, check=True, timeout=600)
     (after,) = read_jsonl(trace)
     assert after["scopes"] == before["scopes"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_workspace_of_a_run_that_does_not_fit_is_refused_and_nothing_is_written_over(unbroken, tmp_path):
+    copy = tmp_path / "small"
+    shutil.copytree(unbroken[0], copy)
+
+    def said(*arguments):
+        command = [sys.executable, "-m", "agentic_r", "workspace", *arguments, "--set", f"runs={tmp_path}"]
+        answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+        return answer.returncode, answer.stderr
+
+    code, err = said("show", str(CONFIG), "--set", "contrastive.learning_rate=0.5")
+    assert (code, "contrastive.learning_rate was" in err) == (2, True)
+    preset = tmp_path / "rarg.yaml"
+    preset.write_text((ROOT / "configs" / "workspace" / "rarg.yaml").read_text())
+    run = ("run", str(CONFIG), "--preset", str(preset), "--retriever", "bm25")
+    assert said(*run)[0] == 0
+    traces = {path: path.read_bytes() for path in (copy / "workspace_runs" / "rarg").rglob("*.json")}
+    preset.write_text("systems: [rarg]\nmax_matches: 3\n")
+    code, err = said(*run)
+    assert (code, "other settings (in preset.json); rename the file" in err) == (2, True)
+    assert {path: path.read_bytes() for path in traces} == traces
+    document = min((copy / "workspace" / "store" / "documents").iterdir())
+    document.unlink()
+    code, err = said("replay", str(CONFIG), "--system", "rarg", "--from", "base")
+    assert (code, f"{document}: missing, or not as long" in err) == (2, True)

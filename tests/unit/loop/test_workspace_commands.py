@@ -55,6 +55,10 @@ def outcome(question, *, ranks, evidence, state="ok"):
         (("replay", "c.yaml", "--system", "rarg", "--from", "base", "--order", "y"), "order y: expected one of ranked"),
         (("run", "c.yaml", "--preset", "no.yaml", "--retriever", "bm25"), "no.yaml: no such file"),
         (("replay", "c.yaml", "--system", "rarg", "--from", "base"), "no document store; finish the run first"),
+        (
+            ("replay", "c.yaml", "--system", "rarg", "--from", "base", "--set", "workspace.max_matches=2"),
+            "--set workspace.max_matches=2: a replay takes the workspace's settings from the traces; give --order or",
+        ),
     ],
 )
 def test_what_is_not_there_is_one_line_and_exit_code_2(call, arguments, text):
@@ -99,8 +103,9 @@ def test_failed_questions_are_exit_code_1(call, tmp_path):
 
 def test_replays_of_different_recordings_have_different_names():
     asked = [("base", None), ("iter-1", None), ("base", "iter-2"), ("iter-1", "iter-2"), ("iter-2", "iter-2")]
-    names = [replayed_name(ReplayRequest("rarg", recorded, retriever)) for recorded, retriever in asked]
+    names = [replayed_name(ReplayRequest("rarg", recorded, retriever), seed=0) for recorded, retriever in asked]
     assert names[:3] == ["base replayed", "iter-1 replayed", "iter-2 replayed from base"]
+    names += [replayed_name(ReplayRequest("rarg", "base", order="random"), seed=seed) for seed in (0, 1)]
     assert len(set(names)) == len(names)
 
 
